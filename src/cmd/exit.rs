@@ -1,0 +1,70 @@
+//! The exit codes of `podlink`, all in one place.
+
+/// How the process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exit(pub u8);
+
+impl Exit {
+    /// All went as asked.
+    pub const SUCCESS: Self = Self(0);
+    /// The command line was wrong; clap's own code.
+    pub const USAGE: Self = Self(2);
+    /// A wait reached its time-out.
+    pub const WAIT_TIMED_OUT: Self = Self(10);
+    /// There is no container, or it is gone.
+    pub const NO_CONTAINER: Self = Self(11);
+    /// The agent answers with another token.
+    pub const TOKEN_MISMATCH: Self = Self(12);
+    /// Another program answers on the agent's port.
+    pub const FOREIGN_PROGRAM: Self = Self(13);
+    /// The guest's installation failed.
+    pub const INSTALL_FAILED: Self = Self(14);
+    /// The remote program was killed by its time-out, as coreutils' `timeout` has it.
+    pub const REMOTE_TIMED_OUT: Self = Self(124);
+    /// podlink itself failed, as `docker run` and coreutils have it.
+    pub const FAILED: Self = Self(125);
+    /// Ctrl-C: 128 + SIGINT.
+    pub const INTERRUPTED: Self = Self(130);
+
+    /// The remote program's own code: above 255 its low byte, or 1 where that would be 0.
+    ///
+    /// A failure never becomes 0.
+    pub fn of_remote(rc: i64) -> Self {
+        match u8::try_from(rc) {
+            Ok(code) => Self(code),
+            Err(_) => Self(u8::try_from(rc & 0xff).unwrap_or(1).max(1)),
+        }
+    }
+
+    /// Whether [`Exit::of_remote`] has to shorten this code.
+    pub fn is_shortened(rc: i64) -> bool {
+        u8::try_from(rc).is_err()
+    }
+}
+
+impl From<Exit> for std::process::ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn known_codes() {
+        for (rc, exit) in [(0, 0), (7, 7), (255, 255), (256, 1), (300, 44), (0xC000_0005, 5), (-1, 255), (1 << 40, 1)] {
+            assert_eq!(Exit::of_remote(rc), Exit(exit), "{rc}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_failure_never_becomes_success(rc in any::<i64>().prop_filter("not 0", |rc| *rc != 0)) {
+            prop_assert_ne!(Exit::of_remote(rc), Exit::SUCCESS);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The command line: one file a command, each with its clap arguments and a `run`.
+//!
+//! No sockets, no processes, no YAML here: commands resolve what they were given, call [`host`](crate::host) or
+//! [`guest`](crate::guest), and print.
+
+mod agent;
+mod demo;
+mod exit;
+mod output;
+mod pod;
+mod report;
+mod setup;
+
+use clap::{Parser, Subcommand};
+
+pub use exit::Exit;
+use output::Printer;
+use report::Failure;
+
+/// How a command ends: with a code, or with a failure to be reported.
+type Outcome = Result<Exit, Failure>;
+
+/// Make a VM inside a container scriptable from its host
+#[derive(Debug, Parser)]
+#[command(
+    name = "podlink",
+    version,
+    max_term_width = 100,
+    after_help = "\
+Examples:
+  podlink demo                                    see it work, on a temporary pod of this machine
+  podlink setup && podlink pod up                 write the Windows pod and start it
+  podlink pod wait-ready                          wait until the guest takes calls
+  podlink pod exec 'Get-Process | Out-String'     run a script in it"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Setup(setup::SetupArgs),
+    Pod(pod::PodArgs),
+    Agent(agent::AgentArgs),
+    Demo(demo::DemoArgs),
+}
+
+/// Parses the command line, runs the command, reports its failure, and returns the exit code.
+pub fn main() -> std::process::ExitCode {
+    let cli = Cli::parse();
+    let (json, outcome) = match cli.command {
+        Command::Setup(args) => (args.json, setup::run(args)),
+        Command::Pod(args) => (args.is_json(), pod::run(args)),
+        Command::Agent(args) => (false, agent::run(args)),
+        Command::Demo(args) => (false, demo::run(args)),
+    };
+    outcome.unwrap_or_else(|failure| failure.report(Printer::new(json))).into()
+}

@@ -1,0 +1,78 @@
+//! From an error to a line on stderr, an object on stdout, and an exit code.
+
+use serde::Serialize;
+
+use super::{exit::Exit, output::Printer};
+use crate::host;
+
+/// A failed command: what, why, what to do, and how the process ends.
+#[derive(Debug)]
+pub struct Failure {
+    code: &'static str,
+    detail: String,
+    hint: Option<String>,
+    exit: Exit,
+}
+
+/// The object that `--json` prints for a failure.
+#[derive(Debug, Serialize)]
+struct FailureJson<'a> {
+    error: &'a str,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+    exit_code: u8,
+}
+
+impl Failure {
+    /// A failure of the command line itself, found after clap was content with it.
+    pub fn usage(detail: impl Into<String>) -> Self {
+        Self { code: "usage", detail: detail.into(), hint: None, exit: Exit::USAGE }
+    }
+
+    /// Prints it: one line on stderr, or with `--json` the object on stdout.
+    pub fn report(&self, printer: Printer) -> Exit {
+        if printer.is_json() {
+            printer.json(&FailureJson {
+                error: self.code,
+                detail: &self.detail,
+                hint: self.hint.as_deref(),
+                exit_code: self.exit.0,
+            });
+        } else {
+            let hint = self.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
+            printer.error(&format!("{}{hint}", self.detail));
+        }
+        self.exit
+    }
+}
+
+impl From<host::Error> for Failure {
+    fn from(error: host::Error) -> Self {
+        use host::ErrorKind as Kind;
+        let exit = match error.kind() {
+            Kind::WaitTimedOut => Exit::WAIT_TIMED_OUT,
+            Kind::NoContainer => Exit::NO_CONTAINER,
+            Kind::TokenMismatch => Exit::TOKEN_MISMATCH,
+            Kind::ForeignProgram => Exit::FOREIGN_PROGRAM,
+            Kind::InstallFailed => Exit::INSTALL_FAILED,
+            Kind::Interrupted => Exit::INTERRUPTED,
+            _ => Exit::FAILED,
+        };
+        Self {
+            code: error.kind().as_str(),
+            hint: error.hint().map(str::to_owned),
+            detail: format!("{:#}", anyhow::Error::from(error)),
+            exit,
+        }
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        match error.downcast::<host::Error>() {
+            Ok(error) => error.into(),
+            Err(error) => Self { code: "internal_error", detail: format!("{error:#}"), hint: None, exit: Exit::FAILED },
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! From a fault in the agent to an answer: the one place where errors become HTTP.
+
+use axum::{
+    Json,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+
+use crate::protocol::{ErrorBody, ErrorCode};
+
+/// An answer that is not a success: what the caller is told, and apart from it what only the log is told.
+#[derive(Debug)]
+pub struct GuestError {
+    body: Box<ErrorBody>,
+    retry_after_secs: Option<u32>,
+    cause: Option<anyhow::Error>,
+}
+
+impl GuestError {
+    /// An error with its code and one sentence for the caller.
+    pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
+        let body = ErrorBody { detail: Some(detail.into()), ..ErrorBody::new(code) };
+        Self { body: Box::new(body), retry_after_secs: None, cause: None }
+    }
+
+    /// An error with its whole body.
+    pub fn with_body(body: ErrorBody) -> Self {
+        Self { body: Box::new(body), retry_after_secs: None, cause: None }
+    }
+
+    /// Adds what the caller can do.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.body.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds a `Retry-After` header.
+    #[must_use]
+    pub const fn retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after_secs = Some(seconds);
+        self
+    }
+
+    /// Adds the cause, which goes to the log and never to the caller.
+    #[must_use]
+    pub fn caused_by(mut self, cause: impl Into<anyhow::Error>) -> Self {
+        self.cause = Some(cause.into());
+        self
+    }
+
+    /// Which error it is.
+    pub const fn code(&self) -> ErrorCode {
+        self.body.error
+    }
+}
+
+impl IntoResponse for GuestError {
+    fn into_response(self) -> Response {
+        if let Some(cause) = &self.cause {
+            // the request's span names its id
+            tracing::error!(code = self.body.error.as_str(), cause = %format_args!("{cause:#}"), "request failed");
+        }
+        let status = StatusCode::from_u16(self.body.error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, Json(*self.body)).into_response();
+        if status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(seconds) = self.retry_after_secs {
+            response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}

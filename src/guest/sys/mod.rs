@@ -1,0 +1,3 @@
+//! What differs by operating system, behind the same function names for each.
+
+mod unix;

@@ -1,0 +1,1 @@
+//! The Unix half: Linux first, with what every Unix has as the fallback.

@@ -1,0 +1,54 @@
+//! The wire contract, version 1: request and answer types, error codes, header and path names. No I/O.
+//!
+//! `docs/protocol.md` says it in words; `docs/openapi.yaml` is generated from these types.
+//!
+//! Version history: **1** the first.
+//!
+//! To change it: a new optional field is no new version (readers ignore what they do not know, and every field
+//! that an old peer does not send has a default here). A change that an old peer would misread raises
+//! [`PROTOCOL_VERSION`] and gets a line above.
+
+mod error;
+mod exec;
+mod health;
+mod whoami;
+
+pub use error::{ErrorBody, ErrorCode};
+pub use exec::{ExecRequest, ExecResult, Shell, TimeoutSec};
+pub use health::{Health, Stage};
+pub use whoami::{Limits, Whoami};
+
+/// The version of the wire that this build speaks.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// The agent's port where nothing else is said.
+pub const DEFAULT_PORT: u16 = 8765;
+
+/// Header naming the protocol version: on every response, and checked on a request that bears it.
+pub const HEADER_PROTOCOL: &str = "podlink-protocol";
+/// Header with the caller's or the agent's id for one request; a repeated `POST` with the same one runs once.
+pub const HEADER_REQUEST_ID: &str = "x-request-id";
+/// Header of a retry: the [`Health::agent_id`] that the first try spoke to. Another agent answers 409.
+pub const HEADER_IF_AGENT: &str = "podlink-if-agent";
+/// Request header of `/health`: 64 hex digits that the agent is to sign.
+pub const HEADER_CHALLENGE: &str = "podlink-challenge";
+/// Response header of `/health`: the signature over the challenge, proof that the agent holds the token.
+pub const HEADER_PROOF: &str = "podlink-proof";
+
+/// The only path without auth; 200 is the only sign of readiness.
+pub const PATH_HEALTH: &str = "/health";
+/// The authorized call that does nothing but tell who answers.
+pub const PATH_WHOAMI: &str = "/whoami";
+/// Runs a script or a program.
+pub const PATH_EXEC: &str = "/exec";
+
+/// Default of [`ExecRequest::timeout_sec`].
+pub const DEFAULT_TIMEOUT_SEC: u64 = 60;
+/// Most bytes of a JSON body.
+pub const MAX_JSON_BODY: usize = 8 * 1024 * 1024;
+/// Default of [`ExecRequest::max_output_bytes`], for each of stdout and stderr.
+pub const DEFAULT_MAX_OUTPUT: u64 = 8 * 1024 * 1024;
+/// [`ExecResult::rc`] of a call that was killed by its time-out, as coreutils' `timeout` has it.
+pub const RC_TIMED_OUT: i64 = 124;
+/// [`ExecResult::rc`] of a program killed by signal N is this plus N, as shells have it.
+pub const RC_SIGNAL_BASE: i64 = 128;

@@ -1,0 +1,3 @@
+//! One test binary: a module a capability, each driving the real executable over real sockets.
+
+mod house;
