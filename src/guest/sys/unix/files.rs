@@ -1,0 +1,56 @@
+//! Where the agent's files lie, and how those are opened that others must not read.
+
+use std::{
+    fs::{File, OpenOptions, Permissions},
+    io,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+/// The token's file where none is named: the system's for root, the user's own otherwise.
+pub fn default_token_file() -> Option<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        return Some("/etc/podlink/agent_token.txt".into());
+    }
+    Some(dirs::config_dir()?.join("podlink").join("agent_token.txt"))
+}
+
+/// The folder for the files of runs where none is named. It is the same at each start of an agent on this port, so
+/// that what a crash left is found, and another for each port, so that agents leave each other's alone.
+pub fn default_runs_dir(port: u16) -> PathBuf {
+    let uid = rustix::process::geteuid();
+    let top = if uid.is_root() {
+        PathBuf::from("/run/podlink")
+    } else {
+        std::env::temp_dir().join(format!("podlink-{}", uid.as_raw()))
+    };
+    top.join(format!("runs-{port}"))
+}
+
+/// Opens a file to append to, made with mode 0600 where it is missing; a wider mode of a regular file is tightened.
+pub(in crate::guest) fn open_private_append(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    let meta = file.metadata()?;
+    if meta.is_file() && meta.mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_owner_reads_it() {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("log");
+        fs_err::write(&path, "old").unwrap();
+        fs_err::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        for path in [path, top.path().join("new")] {
+            let file = open_private_append(&path).unwrap();
+            assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o600);
+        }
+        assert_eq!(fs_err::read(top.path().join("log")).unwrap(), b"old");
+    }
+}
