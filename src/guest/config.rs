@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{HostName, Network, Origin, exec, gates::GateSettings};
 use crate::{
-    protocol::{DEFAULT_MAX_OUTPUT, Limits, MAX_JSON_BODY},
+    protocol::{Limits, MAX_JSON_BODY},
     token::WatchSettings,
 };
 
@@ -21,20 +21,8 @@ pub struct Config {
     pub allow_origins: Vec<Origin>,
     /// The peers that are let in.
     pub allow_peers: Vec<Network>,
-    /// Calls that run at one time.
-    pub exec_slots: usize,
-    /// Calls that may wait for a slot.
-    pub exec_queue: usize,
-    /// Most that a call waits for a slot.
-    pub exec_queue_wait: Duration,
-    /// Most that a buffered call may ask for as its time-out.
-    pub exec_timeout_cap: Duration,
-    /// Between asking a process to end and ending it.
-    pub kill_grace: Duration,
-    /// How long a call with a request id goes on without a caller, who may come back for it.
-    pub orphan_grace: Duration,
-    /// Where the files of runs lie while they run.
-    pub runs_dir: PathBuf,
+    /// The bounds of calls, and where their files lie.
+    pub exec: exec::Settings,
     /// How long running calls may go on once the agent is told to stop.
     pub drain: Duration,
     /// Connections that are served at one time; see [`server`](super::serve) for what happens beyond.
@@ -77,45 +65,21 @@ impl Deadlines {
     };
 }
 
-/// Calls at one time where nothing is said: most of them wait for something, so more than the machine has cores.
-pub fn default_exec_slots() -> usize {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    16.max(4 * cores)
-}
-
 impl Config {
     /// An agent for these addresses with everything at its default.
-    pub fn new(token_file: PathBuf, runs_dir: PathBuf, listen: &[SocketAddr]) -> Self {
+    pub fn new(token_file: PathBuf, listen: &[SocketAddr]) -> Self {
         Self {
             token_file,
             ready_files: Vec::new(),
             allow_hosts: Vec::new(),
             allow_origins: Vec::new(),
             allow_peers: Network::defaults(listen),
-            exec_slots: default_exec_slots(),
-            exec_queue: 1024,
-            exec_queue_wait: Duration::from_secs(30),
-            exec_timeout_cap: Duration::from_hours(1),
-            kill_grace: Duration::from_millis(250),
-            orphan_grace: Duration::from_secs(5),
-            runs_dir,
+            exec: exec::Settings::new(),
             drain: Duration::from_secs(5),
             max_connections: super::sys::connection_limit(),
             deadlines: Deadlines::DEFAULT,
             token_watch: WatchSettings::DEFAULT,
             gate_interval: Duration::from_millis(250),
-        }
-    }
-
-    pub(super) fn exec_settings(&self) -> exec::Settings {
-        exec::Settings {
-            slots: self.exec_slots,
-            queue: self.exec_queue,
-            queue_wait: self.exec_queue_wait,
-            timeout_cap: self.exec_timeout_cap,
-            kill_grace: self.kill_grace,
-            orphan_grace: self.orphan_grace,
-            runs_dir: self.runs_dir.clone(),
         }
     }
 
@@ -125,12 +89,12 @@ impl Config {
 
     pub(super) fn limits(&self) -> Limits {
         Limits {
-            exec_slots: u32::try_from(self.exec_slots).unwrap_or(u32::MAX),
-            exec_queue: u32::try_from(self.exec_queue).unwrap_or(u32::MAX),
-            exec_queue_wait_sec: self.exec_queue_wait.as_secs(),
-            exec_timeout_cap_sec: self.exec_timeout_cap.as_secs(),
+            exec_slots: u32::try_from(self.exec.slots).unwrap_or(u32::MAX),
+            exec_queue: u32::try_from(self.exec.queue).unwrap_or(u32::MAX),
+            exec_queue_wait_sec: self.exec.queue_wait.as_secs(),
+            exec_timeout_cap_sec: self.exec.timeout_cap.as_secs(),
             max_json_body: MAX_JSON_BODY as u64,
-            max_output_bytes: DEFAULT_MAX_OUTPUT,
+            max_output_bytes: exec::Settings::MAX_OUTPUT,
         }
     }
 }

@@ -53,8 +53,10 @@ pub async fn serve(
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     ensure!(!listeners.is_empty(), "an agent needs an address to listen on");
+    super::sys::raise_file_limit();
     let identity = Identity::generate()?;
-    let calls = exec::Calls::new(config.exec_settings(), identity.agent_id.clone())
+    let calls = exec::Calls::new(config.exec.clone(), identity.agent_id.clone())
+        .await
         .context("cannot set up the running of calls")?;
     let mut background = JoinSet::new();
     let (token_sender, token) = watch::channel(None);
@@ -68,7 +70,7 @@ pub async fn serve(
     let (gate_sender, gates) = watch::channel(gates::Gates::unseen(&gate_settings));
     background.spawn(gates::watch(gate_settings, gate_sender));
 
-    let (drain, kill_grace) = (config.drain, config.kill_grace);
+    let (drain, kill_grace) = (config.drain, config.exec.kill_grace);
     let state = AppState::new(config, identity, calls, token, gates);
     announce(&state, &listeners)?;
 

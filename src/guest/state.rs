@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use tokio::sync::watch;
 
-use super::{Config, account::Account, exec, gates::Gates};
+use super::{Config, account::Account, exec, gates::Gates, random_hex};
 use crate::{protocol::Stage, token::Token};
 
 /// The agent's state; a clone is another handle to the same.
@@ -36,12 +36,8 @@ pub(super) struct Identity {
 impl Identity {
     /// A new one, starting now.
     pub(super) fn generate() -> anyhow::Result<Self> {
-        use anyhow::Context as _;
-        use rand::TryRng as _;
-        let mut bytes = [0; 16];
-        rand::rngs::SysRng.try_fill_bytes(&mut bytes).context("the operating system gave no random bytes")?;
         let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second())?;
-        Ok(Self { agent_id: hex::encode(bytes), started_at: now.to_string(), started: Instant::now() })
+        Ok(Self { agent_id: random_hex::<16>()?, started_at: now.to_string(), started: Instant::now() })
     }
 }
 

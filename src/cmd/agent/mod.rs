@@ -1,5 +1,6 @@
 //! `podlink agent …`: what runs in the guest.
 
+mod drain;
 mod serve;
 
 use clap::{Args, Subcommand};
@@ -16,10 +17,13 @@ pub struct AgentArgs {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::ServeArgs),
+    #[command(hide = true)]
+    Drain(drain::DrainArgs),
 }
 
 pub fn run(args: AgentArgs) -> Outcome {
     match args.command {
         Command::Serve(args) => serve::run(args),
+        Command::Drain(args) => drain::run(args),
     }
 }

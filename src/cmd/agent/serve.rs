@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::super::{Exit, Outcome, Printer};
 use crate::{
-    guest::{self, Claim, Config, Deadlines, HostName, LogFormat, Network, Origin, PidFile, Signals},
+    guest::{self, Claim, Config, Deadlines, HostName, LogFormat, Network, Origin, PidFile, Signals, exec::Settings},
     protocol::DEFAULT_PORT,
 };
 
@@ -96,6 +96,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "MS", default_value_t = 250, hide = true, value_parser = clap::value_parser!(u64).range(..=60_000))]
     kill_grace: u64,
 
+    /// Tell calls' processes apart by their environment, even where control groups can be written
+    #[arg(long, hide = true)]
+    no_cgroups: bool,
+
     #[command(flatten)]
     patience: PatienceArgs,
 }
@@ -111,6 +115,10 @@ struct PatienceArgs {
     body_deadline: Option<u64>,
     #[arg(long, value_name = "MS", hide = true)]
     write_stall: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
+    exec_queue_wait: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
+    orphan_grace: Option<u64>,
     #[arg(long, value_name = "N", hide = true)]
     max_connections: Option<usize>,
 }
@@ -135,19 +143,26 @@ impl ServeArgs {
             Some(path) => path.clone(),
             None => guest::default_token_file().context("no home folder is known; name the token's --token-file")?,
         };
-        let port = self.listen.first().map_or(DEFAULT_PORT, SocketAddr::port);
-        let runs_dir = self.runs_dir.clone().unwrap_or_else(|| guest::default_runs_dir(port));
-        let defaults = Config::new(token_file, runs_dir, &self.listen);
+        let defaults = Config::new(token_file, &self.listen);
         let or = |ms: Option<u64>, default| ms.map_or(default, Duration::from_millis);
         Ok(Config {
             ready_files: self.ready_file.clone(),
             allow_hosts: self.allow_host.clone(),
             allow_origins: self.allow_origin.clone(),
             allow_peers: if self.allow_peer.is_empty() { defaults.allow_peers } else { self.allow_peer.clone() },
-            exec_slots: self.exec_slots.unwrap_or(defaults.exec_slots),
-            exec_queue: self.exec_queue,
-            exec_timeout_cap: Duration::from_secs(self.exec_timeout_cap),
-            kill_grace: Duration::from_millis(self.kill_grace),
+            exec: Settings {
+                slots: self.exec_slots.unwrap_or(defaults.exec.slots),
+                queue: self.exec_queue,
+                queue_wait: or(self.patience.exec_queue_wait, defaults.exec.queue_wait),
+                timeout_cap: Duration::from_secs(self.exec_timeout_cap),
+                kill_grace: Duration::from_millis(self.kill_grace),
+                orphan_grace: or(self.patience.orphan_grace, defaults.exec.orphan_grace),
+                runs_dir: self.runs_dir.clone().unwrap_or(defaults.exec.runs_dir),
+                use_cgroups: !self.no_cgroups,
+                // what Linux calls it stays right when the file is replaced by a newer version
+                drainer: std::env::current_exe().ok(),
+                ..defaults.exec
+            },
             drain: Duration::from_secs(self.drain),
             max_connections: self.patience.max_connections.unwrap_or(defaults.max_connections),
             deadlines: Deadlines {

@@ -1,61 +1,64 @@
-//! `/exec`: not offered by this build.
+//! `POST /exec`: from a body to a run, at most once for each request id, a bounded number at a time.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+mod answer;
+mod calls;
+mod request;
+mod settings;
+mod slots;
+mod table;
 
 use axum::{
     Extension,
     extract::{Path, State},
-    response::Response,
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse, Response},
 };
 
-use super::{GuestError, extract::JsonBytes, request_id::RequestId, state::AppState};
-use crate::protocol::ErrorCode;
+pub use calls::Calls;
+pub use settings::Settings;
 
-/// The bounds of calls.
-#[derive(Debug, Clone)]
-#[expect(dead_code, reason = "no call is run yet")]
-pub(crate) struct Settings {
-    /// Calls that run at one time.
-    pub(crate) slots: usize,
-    /// Calls that may wait for a slot.
-    pub(crate) queue: usize,
-    /// Most that a call waits for a slot.
-    pub(crate) queue_wait: Duration,
-    /// Most that a call may ask for.
-    pub(crate) timeout_cap: Duration,
-    /// Between asking a process to end and ending it.
-    pub(crate) kill_grace: Duration,
-    /// How long a call with a caller's id goes on without a caller.
-    pub(crate) orphan_grace: Duration,
-    /// Where the files of runs lie.
-    pub(crate) runs_dir: PathBuf,
+use super::{
+    GuestError,
+    extract::{JsonBytes, parse_json},
+    request_id::RequestId,
+    state::AppState,
+};
+use crate::protocol::{ErrorCode, ExecRequest, HEADER_IF_AGENT};
+
+/// `POST /exec`.
+pub(super) async fn run(
+    State(state): State<AppState>,
+    Extension(request_id): Extension<RequestId>,
+    headers: HeaderMap,
+    JsonBytes(body): JsonBytes,
+) -> Result<Response, GuestError> {
+    let calls = state.calls();
+    meant_for_this_agent(&headers, calls.agent_id())?;
+    let digest = table::Digest::of(&body);
+    let request: ExecRequest = parse_json(&body)?;
+    drop(body);
+    let spec = request::check(request, calls.settings())?;
+    let finished = calls.call(&request_id, digest, spec).await?;
+    Ok(finished.into_response())
 }
 
-/// The calls of one agent.
-#[derive(Debug)]
-pub(crate) struct Calls;
-
-impl Calls {
-    #[expect(clippy::unnecessary_wraps, reason = "to be replaced")]
-    pub(crate) fn new(_settings: Settings, _agent_id: String) -> anyhow::Result<Arc<Self>> {
-        Ok(Arc::new(Self))
+/// `DELETE /exec/{request-id}`: 204 once the call has ended.
+pub(super) async fn cancel(State(state): State<AppState>, Path(id): Path<String>) -> Result<Response, GuestError> {
+    if state.calls().cancel(&id).await {
+        Ok(StatusCode::NO_CONTENT.into_response())
+    } else {
+        Err(GuestError::new(ErrorCode::NotFound, "no call with this request id is known")
+            .hint("only calls whose X-Request-Id was given by their caller can be named, for 10 minutes"))
     }
-
-    pub(crate) async fn stop(&self, _drain: Duration) {}
 }
 
-pub(crate) async fn run(
-    State(_state): State<AppState>,
-    Extension(_id): Extension<RequestId>,
-    _body: JsonBytes,
-) -> Result<Response, GuestError> {
-    Err(GuestError::new(ErrorCode::Unsupported, "this build runs no calls"))
-}
-
-pub(crate) async fn cancel(
-    State(_state): State<AppState>,
-    Extension(_id): Extension<RequestId>,
-    Path(_request_id): Path<String>,
-) -> Result<Response, GuestError> {
-    Err(GuestError::new(ErrorCode::Unsupported, "this build runs no calls"))
+/// A retry names the agent that its first try spoke to: one that started since knows nothing of that try.
+fn meant_for_this_agent(headers: &HeaderMap, agent_id: &str) -> Result<(), GuestError> {
+    match headers.get(HEADER_IF_AGENT) {
+        Some(wanted) if wanted.as_bytes() != agent_id.as_bytes() => {
+            Err(GuestError::new(ErrorCode::Conflict, "the agent that the first try spoke to is gone; nothing was run")
+                .hint("whether the first try ran to its end is not known"))
+        }
+        _ => Ok(()),
+    }
 }

@@ -15,16 +15,19 @@ pub fn default_token_file() -> Option<PathBuf> {
     Some(dirs::config_dir()?.join("podlink").join("agent_token.txt"))
 }
 
-/// The folder for the files of runs where none is named. It is the same at each start of an agent on this port, so
-/// that what a crash left is found, and another for each port, so that agents leave each other's alone.
-pub fn default_runs_dir(port: u16) -> PathBuf {
-    let uid = rustix::process::geteuid();
-    let top = if uid.is_root() {
-        PathBuf::from("/run/podlink")
-    } else {
-        std::env::temp_dir().join(format!("podlink-{}", uid.as_raw()))
-    };
-    top.join(format!("runs-{port}"))
+/// The folder for the files of runs where none is named: the same for all agents of this account, so that each finds
+/// what a killed one left.
+///
+/// In memory where the system has such a place; else in the temporary folder, under a name of this account's.
+pub fn default_runs_dir() -> PathBuf {
+    let user = rustix::process::geteuid();
+    if user.is_root() && Path::new("/run").is_dir() {
+        return "/run/podlink/runs".into();
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
+        Some(folder) if folder.is_absolute() && folder.is_dir() => folder.join("podlink/runs"),
+        _ => std::env::temp_dir().join(format!("podlink-{}/runs", user.as_raw())),
+    }
 }
 
 /// Opens a file to append to, made with mode 0600 where it is missing; a wider mode of a regular file is tightened.
