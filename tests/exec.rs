@@ -378,8 +378,8 @@ fn a_call_with_an_id_waits_for_its_caller_to_come_back() {
 fn a_call_is_cancelled_by_its_id() {
     let agent = Agent::start();
     let tag = processes::unique_seconds();
+    let body = json!({ "script": BASE64_STANDARD.encode(format!("echo so far; sleep {tag}")) });
     std::thread::scope(|scope| {
-        let body = json!({ "script": BASE64_STANDARD.encode(format!("echo so far; sleep {tag}")) });
         let call = scope.spawn(|| agent.post_with("/exec", &body, &[("x-request-id", "to-cancel")]));
         wait_for("the program to run", Duration::from_secs(5), || processes::with_args(&["sleep", &tag]).len() == 1);
         assert_eq!(agent.delete("/exec/to-cancel").status, 204);

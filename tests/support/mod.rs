@@ -2,10 +2,15 @@
 
 #![allow(dead_code, reason = "each test module uses its own part of the harness")]
 
+pub mod agent;
 pub mod cli;
+pub mod http;
 pub mod port;
+pub mod processes;
 pub mod wait;
 
+pub use agent::Agent;
 pub use cli::{Cli, Run};
+pub use http::Answer;
 pub use port::Port;
 pub use wait::wait_for;

@@ -30,7 +30,7 @@ pub fn children_of(parent: u32) -> Vec<u32> {
 pub fn kill(pids: &[u32]) {
     for pid in pids {
         let pid = rustix::process::Pid::from_raw(i32::try_from(*pid).unwrap()).unwrap();
-        drop(rustix::process::kill_process(pid, rustix::process::Signal::KILL));
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
     }
 }
 

@@ -103,7 +103,7 @@ pub fn drain_loop() -> io::Result<()> {
     super::raise_file_limit();
     // away from the terminal and the group of the agent, whose signals are not meant for it; a group leader cannot,
     // and is as far away already
-    drop(rustix::process::setsid());
+    let _ = rustix::process::setsid();
     let socket = OwnedFd::from(std::os::fd::AsFd::as_fd(&io::stdin()).try_clone_to_owned()?);
     let mut socket = Some(socket);
     let mut pipes: Vec<OwnedFd> = Vec::new();

@@ -131,7 +131,7 @@ impl CallTree {
 fn signal(pids: &[u32], signal: Signal) {
     for pid in pids {
         if let Some(pid) = i32::try_from(*pid).ok().and_then(Pid::from_raw) {
-            drop(kill_process(pid, signal)); // gone already is as good
+            let _ = kill_process(pid, signal); // gone already is as good
         }
     }
 }
