@@ -2,4 +2,5 @@
 
 mod exec;
 mod house;
+mod powershell;
 mod support;
