@@ -270,11 +270,11 @@ impl AgentClient {
 
     /// The error of a request that did not come to an answer.
     fn sending_failed(&self, error: &reqwest::Error) -> Error {
-        let seen = seen_of(&error);
+        let seen = seen_of(error);
         let said = self.place.error(&seen);
         match seen {
             // the one condition with many causes; of the layers above the cause none says more
-            Seen::Reset => said.with_source(root_cause(&error)),
+            Seen::Reset => said.with_source(root_cause(error)),
             _ => said,
         }
     }
