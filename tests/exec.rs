@@ -27,9 +27,13 @@ fn refused(agent: &Agent, body: Value, status: u16, error: &str) -> Value {
 #[test]
 fn the_oldest_client_gets_what_it_reads() {
     let agent = Agent::start();
-    let result = with(&agent, json!({ "script": BASE64_STANDARD.encode("echo ok; echo err >&2; exit 7"), "timeout_sec": 5 }));
+    let result =
+        with(&agent, json!({ "script": BASE64_STANDARD.encode("echo ok; echo err >&2; exit 7"), "timeout_sec": 5 }));
     assert_eq!((&result["rc"], &result["stdout"], &result["stderr"]), (&json!(7), &json!("ok\n"), &json!("err\n")));
-    assert_eq!((&result["timed_out"], &result["truncated"], &result["signal"]), (&json!(false), &json!(false), &Value::Null));
+    assert_eq!(
+        (&result["timed_out"], &result["truncated"], &result["signal"]),
+        (&json!(false), &json!(false), &Value::Null)
+    );
     assert_eq!((&result["stdout_bytes"], &result["stderr_bytes"]), (&json!(3), &json!(4)));
     assert!(result["process_id"].as_str().unwrap().starts_with("p-"));
     assert!(result["duration_ms"].is_u64());
@@ -39,7 +43,8 @@ fn the_oldest_client_gets_what_it_reads() {
 #[test]
 fn argv_reaches_the_program_byte_for_byte() {
     let agent = Agent::start();
-    let awkward = ["", " ", "a b", "\"", "'", "\\", "%PATH%", "$HOME", "`id`", "*", "é漢🙂", "-n", "new\nline", "&", "|", ";"];
+    let awkward =
+        ["", " ", "a b", "\"", "'", "\\", "%PATH%", "$HOME", "`id`", "*", "é漢🙂", "-n", "new\nline", "&", "|", ";"];
     let mut argv = vec!["printf", "[%s]"];
     argv.extend(awkward);
     let result = with(&agent, json!({ "argv": argv }));
@@ -108,7 +113,9 @@ fn timeout_leaves_nobody(agent: &Agent) {
         format!("echo before; sh -c 'setsid sleep {tag} & sleep {tag} & wait'"),
         format!("echo before; (setsid sh -c 'sleep {tag} & (sleep {tag} &) ; sleep {tag}' &) ; sleep {tag}"),
         format!("echo before; env -i setsid /bin/sleep {tag} & sleep {tag}"),
-        format!("echo before; trap '' TERM HUP INT; sh -c \"trap '' TERM; sleep {tag} & sleep {tag}\" & sleep {tag} & kill -STOP $!; wait"),
+        format!(
+            "echo before; trap '' TERM HUP INT; sh -c \"trap '' TERM; sleep {tag} & sleep {tag}\" & sleep {tag} & kill -STOP $!; wait"
+        ),
     ] {
         let begun = Instant::now();
         let result = with(agent, json!({ "script": BASE64_STANDARD.encode(&script), "timeout_sec": 1 }));
@@ -116,7 +123,11 @@ fn timeout_leaves_nobody(agent: &Agent) {
         assert_eq!((&result["rc"], &result["timed_out"]), (&json!(124), &json!(true)));
         assert_eq!(result["stdout"], json!("before\n"), "what came before is kept");
         assert!(result.get("survivors").is_none());
-        assert_eq!(processes::with_args(&["sleep", &tag]).len() + processes::with_args(&["/bin/sleep", &tag]).len(), 0, "{script}");
+        assert_eq!(
+            processes::with_args(&["sleep", &tag]).len() + processes::with_args(&["/bin/sleep", &tag]).len(),
+            0,
+            "{script}"
+        );
     }
 }
 
@@ -163,8 +174,14 @@ fn much_output_deadlocks_nothing() {
         json!({ "script": BASE64_STANDARD.encode("head -c 10000000 /dev/zero | tr '\\0' a"), "max_output_bytes": 16_000_000 }),
     );
     assert_eq!((&result["truncated"], result["stdout"].as_str().unwrap().len()), (&json!(false), ten_mb));
-    let result = sh(&agent, "for i in 1 2 3 4 5 6 7 8; do head -c 70000 /dev/zero | tr '\\0' o; head -c 70000 /dev/zero | tr '\\0' e >&2; done");
-    assert_eq!((result["stdout"].as_str().unwrap(), result["stderr"].as_str().unwrap()), (&*"o".repeat(560_000), &*"e".repeat(560_000)));
+    let result = sh(
+        &agent,
+        "for i in 1 2 3 4 5 6 7 8; do head -c 70000 /dev/zero | tr '\\0' o; head -c 70000 /dev/zero | tr '\\0' e >&2; done",
+    );
+    assert_eq!(
+        (result["stdout"].as_str().unwrap(), result["stderr"].as_str().unwrap()),
+        (&*"o".repeat(560_000), &*"e".repeat(560_000))
+    );
 }
 
 #[test]
@@ -174,7 +191,10 @@ fn endless_output_is_cut_and_counted_in_bounded_memory() {
     assert_eq!((&result["timed_out"], &result["truncated"], &result["rc"]), (&json!(true), &json!(true), &json!(124)));
     assert!(result["stdout_bytes"].as_u64().unwrap() > 8 * 1024 * 1024, "{}", result["stdout_bytes"]);
     let result = sh(&agent, "head -c 300000000 /dev/zero | tr '\\0' a");
-    assert_eq!((&result["stdout_bytes"], &result["truncated"], &result["rc"]), (&json!(300_000_000), &json!(true), &json!(0)));
+    assert_eq!(
+        (&result["stdout_bytes"], &result["truncated"], &result["rc"]),
+        (&json!(300_000_000), &json!(true), &json!(0))
+    );
     assert!(agent.peak_memory_kib() < 150 * 1024, "{} KiB", agent.peak_memory_kib());
 }
 
@@ -243,12 +263,16 @@ fn characters_cut_by_reads_or_caps_stay_whole() {
         &agent,
         json!({ "script": BASE64_STANDARD.encode(r"for i in 1 2 3 4 5; do printf '\342\202\254'; done"), "max_output_bytes": 10 }),
     );
-    assert_eq!((&result["stdout"], &result["truncated"], &result["stdout_bytes"]), (&json!("€€€"), &json!(true), &json!(15)));
+    assert_eq!(
+        (&result["stdout"], &result["truncated"], &result["stdout_bytes"]),
+        (&json!("€€€"), &json!(true), &json!(15))
+    );
     assert!(result.get("stdout_b64").is_none());
     let cut = sh(&agent, r"printf '\360\237\231'");
     assert_eq!(cut["stdout_b64"], json!(BASE64_STANDARD.encode(b"\xf0\x9f\x99")));
     let text = "漢".repeat(350_000);
-    let result = with(&agent, json!({ "script": BASE64_STANDARD.encode("cat"), "stdin": BASE64_STANDARD.encode(&text) }));
+    let result =
+        with(&agent, json!({ "script": BASE64_STANDARD.encode("cat"), "stdin": BASE64_STANDARD.encode(&text) }));
     assert_eq!(result["stdout"].as_str().unwrap(), text);
 }
 
@@ -324,7 +348,8 @@ fn a_repeated_request_id_runs_once() {
     let agent = Agent::start();
     let folder = tempfile::tempdir().unwrap();
     let counter = folder.path().join("counter");
-    let body = json!({ "script": BASE64_STANDARD.encode(format!("echo x >>{}; sleep 0.5; echo once", counter.display())) });
+    let body =
+        json!({ "script": BASE64_STANDARD.encode(format!("echo x >>{}; sleep 0.5; echo once", counter.display())) });
     let id = [("x-request-id", "repeat-1")];
     std::thread::scope(|scope| {
         let calls: Vec<_> = (0..5).map(|_| scope.spawn(|| agent.post_with("/exec", &body, &id))).collect();
@@ -351,7 +376,9 @@ fn a_call_without_an_id_dies_with_its_caller() {
         let caller = agent.begin_post("/exec", &json!({ "argv": ["sleep", tag] }), &[]);
         wait_for("the program to run", Duration::from_secs(5), || processes::with_args(&["sleep", &tag]).len() == 1);
         caller.hang_up(reset);
-        wait_for("the program to be gone", Duration::from_secs(3), || processes::with_args(&["sleep", &tag]).is_empty());
+        wait_for("the program to be gone", Duration::from_secs(3), || {
+            processes::with_args(&["sleep", &tag]).is_empty()
+        });
     }
     assert_eq!(sh(&agent, "echo next")["rc"], json!(0));
 }
@@ -397,8 +424,9 @@ fn stopping_gives_each_call_its_own_answer() {
     let agent = Agent::with(&["--exec-slots", "1", "--drain", "1"]);
     let tag = processes::unique_seconds();
     std::thread::scope(|scope| {
-        let running = scope
-            .spawn(|| agent.post("/exec", &json!({ "script": BASE64_STANDARD.encode(format!("echo so far; sleep {tag}")) })));
+        let running = scope.spawn(|| {
+            agent.post("/exec", &json!({ "script": BASE64_STANDARD.encode(format!("echo so far; sleep {tag}")) }))
+        });
         wait_for("the program to run", Duration::from_secs(5), || processes::with_args(&["sleep", &tag]).len() == 1);
         let queued = scope.spawn(|| agent.post("/exec", &json!({ "argv": ["echo", "never"] })));
         wait_for("both calls to be there", Duration::from_secs(5), || agent.connections() >= 2);

@@ -52,7 +52,11 @@ fn exit_codes_follow_one_rule() {
     ] {
         let result = run(&agent, script);
         assert_eq!(result["rc"], json!(rc), "{script}: {result}");
-        assert_eq!(result["stdout"].as_str().unwrap().contains("after"), script.contains("after"), "{script}: {result}");
+        assert_eq!(
+            result["stdout"].as_str().unwrap().contains("after"),
+            script.contains("after"),
+            "{script}: {result}"
+        );
     }
 }
 
@@ -73,7 +77,10 @@ fn a_script_stays_first_in_its_own_file() {
 #[test]
 fn text_is_exact_and_plain() {
     let Some(agent) = agent() else { return };
-    let result = run(&agent, "Write-Output \"a — b\"; '® — é 한 ✓ 🙂'; Write-Warning w; Write-Error boom; Write-Progress p; $PSStyle.Foreground.Red.Length -gt 0 | Out-Null");
+    let result = run(
+        &agent,
+        "Write-Output \"a — b\"; '® — é 한 ✓ 🙂'; Write-Warning w; Write-Error boom; Write-Progress p; $PSStyle.Foreground.Red.Length -gt 0 | Out-Null",
+    );
     let (stdout, stderr) = (result["stdout"].as_str().unwrap(), result["stderr"].as_str().unwrap());
     assert_eq!(stdout, "a — b\n® — é 한 ✓ 🙂\nWARNING: w\n");
     assert!(stderr.contains("boom"), "{stderr}");

@@ -45,7 +45,9 @@ impl Agent {
     /// One with both.
     pub fn launch(flags: &[&str], env: &[(&str, &str)]) -> Self {
         let agent = Self::launch_with_token(flags, env, true);
-        wait_for("the agent to be ready", Duration::from_secs(20), || agent.try_get("/health").is_some_and(|a| a.status == 200));
+        wait_for("the agent to be ready", Duration::from_secs(20), || {
+            agent.try_get("/health").is_some_and(|a| a.status == 200)
+        });
         agent
     }
 

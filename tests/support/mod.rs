@@ -1,9 +1,10 @@
 //! The harness: the real executable, real sockets, folders of its own for each test.
 
-#![allow(dead_code, reason = "each test module uses its own part of the harness")]
+#![allow(dead_code, unreachable_pub, reason = "each test module uses its own part of the harness")]
 
 pub mod agent;
 pub mod cli;
+pub mod fake;
 pub mod http;
 pub mod port;
 pub mod processes;

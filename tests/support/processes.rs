@@ -11,7 +11,10 @@ pub fn unique_seconds() -> String {
 /// The processes that live and have exactly these arguments.
 pub fn with_args(args: &[&str]) -> Vec<u32> {
     let wanted: Vec<u8> = args.iter().flat_map(|arg| arg.bytes().chain([0])).collect();
-    all().into_iter().filter(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|found| found == wanted)).collect()
+    all()
+        .into_iter()
+        .filter(|pid| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|found| found == wanted))
+        .collect()
 }
 
 /// The living children of a process.
