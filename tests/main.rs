@@ -2,6 +2,8 @@
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::print_stderr,
     reason = "clippy knows only #[test] functions as tests, not what they share"
 )]
 

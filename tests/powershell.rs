@@ -15,7 +15,7 @@ fn agent() -> Option<Agent> {
     let path = std::env::var("PATH").unwrap_or_default();
     let found = named.or_else(|| std::env::split_paths(&path).map(|dir| dir.join("pwsh")).find(|file| file.is_file()));
     let Some(found) = found else {
-        println!("skipped: no pwsh (set PODLINK_TEST_PWSH to one, or put it on PATH)");
+        eprintln!("skipped: no pwsh (set PODLINK_TEST_PWSH to one, or put it on PATH)");
         return None;
     };
     let folder = found.parent().unwrap().to_str().unwrap();

@@ -4,12 +4,12 @@ use super::Outcome;
 
 /// Write a pod's folder
 #[derive(Debug, clap::Args)]
-pub struct SetupArgs {
+pub(super) struct SetupArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
 }
 
-pub fn run(_args: SetupArgs) -> Outcome {
+pub(super) fn run(_args: SetupArgs) -> Outcome {
     Ok(super::Exit::SUCCESS)
 }

@@ -58,8 +58,8 @@ impl Deadlines {
         header: Duration::from_secs(10),
         body_stall: Duration::from_secs(30),
         // 8 MiB at 70 KB/s, a tenth of the slowest link that was measured under emulation
-        body_total: Duration::from_secs(120),
-        write_stall: Duration::from_secs(60),
+        body_total: Duration::from_mins(2),
+        write_stall: Duration::from_mins(1),
         linger: Duration::from_secs(5),
         lobby: Duration::from_secs(2),
     };

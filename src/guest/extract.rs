@@ -16,7 +16,7 @@ use crate::protocol::{ErrorCode, MAX_JSON_BODY};
 
 /// The whole body of a JSON request: content type, size and pace have been checked, the text has not been parsed.
 #[derive(Debug)]
-pub struct JsonBytes(pub Bytes);
+pub(super) struct JsonBytes(pub Bytes);
 
 impl FromRequest<AppState> for JsonBytes {
     type Rejection = GuestError;
@@ -87,6 +87,6 @@ fn too_slow(limit: Duration) -> GuestError {
 ///
 /// # Errors
 /// `bad_request`.
-pub fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, GuestError> {
+pub(super) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, GuestError> {
     serde_json::from_slice(body).map_err(|error| GuestError::new(ErrorCode::BadRequest, format!("the body: {error}")))
 }

@@ -25,16 +25,13 @@ impl HostName {
     ///
     /// `localhost.` is `localhost`: the dot only says that the name is complete.
     pub(super) fn of_authority(text: &str) -> Option<Self> {
-        let (host, port) = match text.strip_prefix('[') {
-            Some(rest) => {
-                let (address, port) = rest.split_once(']')?;
-                let address: std::net::Ipv6Addr = address.parse().ok()?;
-                (Name::Address(address.into()), port)
-            }
-            None => {
-                let (host, port) = text.split_at(text.find(':').unwrap_or(text.len()));
-                (Name::of_text(host)?, port)
-            }
+        let (host, port) = if let Some(rest) = text.strip_prefix('[') {
+            let (address, port) = rest.split_once(']')?;
+            let address: std::net::Ipv6Addr = address.parse().ok()?;
+            (Name::Address(address.into()), port)
+        } else {
+            let (host, port) = text.split_at(text.find(':').unwrap_or(text.len()));
+            (Name::of_text(host)?, port)
         };
         let port_is_one = port.is_empty() || port.strip_prefix(':')?.bytes().all(|c| c.is_ascii_digit());
         port_is_one.then_some(Self(host))

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 ///
 /// # Errors
 /// When the system has no randomness to give.
-pub fn random_hex<const N: usize>() -> anyhow::Result<String> {
+pub(super) fn random_hex<const N: usize>() -> anyhow::Result<String> {
     use rand::TryRng as _;
     let mut bytes = [0; N];
     rand::rngs::SysRng.try_fill_bytes(&mut bytes).context("the operating system gave no random bytes")?;

@@ -11,7 +11,7 @@ const MAX_LEN: usize = 128;
 
 /// A request's id, as an extension of every admitted request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequestId {
+pub(super) struct RequestId {
     /// The id, returned in `X-Request-Id` and logged.
     pub id: String,
     /// Whether the caller gave it: only then may the request be joined by a retry.

@@ -49,7 +49,6 @@ async fn method_not_allowed(request: Request) -> GuestError {
 }
 
 /// The panic itself has been logged by the hook, in the request's span.
-#[expect(clippy::needless_pass_by_value, reason = "the signature is the layer's")]
 fn panicked(_: Box<dyn Any + Send + 'static>) -> Response {
     GuestError::new(ErrorCode::InternalError, "the agent met a fault of its own; the request may have had effects")
         .hint("the agent's log tells more, under this request's id")

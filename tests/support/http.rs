@@ -92,15 +92,16 @@ impl Pending {
 
 /// The bytes of a request that asks for the connection to be closed.
 pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+    use std::fmt::Write as _;
     let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
     if !headers.iter().any(|(key, _)| key.eq_ignore_ascii_case("host")) {
         head += "host: 127.0.0.1\r\n";
     }
     for (key, value) in headers {
-        head += &format!("{key}: {value}\r\n");
+        write!(head, "{key}: {value}\r\n").unwrap();
     }
     if !body.is_empty() {
-        head += &format!("content-length: {}\r\n", body.len());
+        write!(head, "content-length: {}\r\n", body.len()).unwrap();
     }
     [head.as_bytes(), b"\r\n", body].concat()
 }

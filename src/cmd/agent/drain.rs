@@ -7,9 +7,9 @@ use crate::guest;
 
 /// Read and drop what processes write that have outlived their call
 #[derive(Debug, clap::Args)]
-pub struct DrainArgs {}
+pub(super) struct DrainArgs {}
 
-pub fn run(_args: DrainArgs) -> Outcome {
+pub(super) fn run(_args: DrainArgs) -> Outcome {
     guest::drain_loop().context("stdin is not the socket of an agent")?;
     Ok(Exit::SUCCESS)
 }

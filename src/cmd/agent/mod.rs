@@ -9,21 +9,21 @@ use super::Outcome;
 
 /// Run in the guest: the agent
 #[derive(Debug, Args)]
-pub struct AgentArgs {
+pub(super) struct AgentArgs {
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Serve(serve::ServeArgs),
+    Serve(Box<serve::ServeArgs>),
     #[command(hide = true)]
     Drain(drain::DrainArgs),
 }
 
-pub fn run(args: AgentArgs) -> Outcome {
+pub(super) fn run(args: AgentArgs) -> Outcome {
     match args.command {
-        Command::Serve(args) => serve::run(args),
+        Command::Serve(args) => serve::run(*args),
         Command::Drain(args) => drain::run(args),
     }
 }

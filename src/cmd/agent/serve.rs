@@ -27,14 +27,14 @@ Examples:
   podlink agent serve --listen 0.0.0.0:8765 \\
       --token-file /oem/agent_token.txt \\
       --ready-file /var/lib/podlink/install.done          in a guest, ready once its installation is done")]
-pub struct ServeArgs {
+pub(super) struct ServeArgs {
     /// Address and port to listen on (can be repeated)
     #[arg(long, value_name = "ADDRESS", default_values_t = [SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))])]
     listen: Vec<SocketAddr>,
 
     /// File with the token; waited for while it is missing
     ///
-    /// Where it is not given: /etc/podlink/agent_token.txt for root, else podlink/agent_token.txt in the user's
+    /// Where it is not given: /`etc/podlink/agent_token.txt` for root, else `podlink/agent_token.txt` in the user's
     /// configuration folder.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -76,7 +76,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "SECS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(..=86_400))]
     drain: u64,
 
-    /// File to append the log to, instead of stderr; PODLINK_LOG sets what is logged (info, debug, …)
+    /// File to append the log to, instead of stderr; `PODLINK_LOG` sets what is logged (info, debug, …)
     #[arg(long, value_name = "FILE")]
     log_file: Option<PathBuf>,
 
@@ -177,7 +177,7 @@ impl ServeArgs {
     }
 }
 
-pub fn run(args: ServeArgs) -> Outcome {
+pub(super) fn run(args: ServeArgs) -> Outcome {
     let format = match args.log_format {
         Format::Text => LogFormat::Text,
         Format::Json => LogFormat::Json,

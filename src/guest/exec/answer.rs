@@ -25,7 +25,7 @@ enum Summary {
 
 /// A call's answer, the same bytes for each caller that joined it.
 #[derive(Debug, Clone)]
-pub struct Finished {
+pub(super) struct Finished {
     status: StatusCode,
     body: Bytes,
     retry_after_secs: Option<u32>,
@@ -36,12 +36,12 @@ pub struct Finished {
 
 impl Finished {
     /// Bytes that keeping it takes.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.body.len()
     }
 
     /// For the log: the exit code, or why there is none.
-    pub fn summary(&self) -> String {
+    pub(super) fn summary(&self) -> String {
         match self.summary {
             Summary::Exited(rc) => format!("rc {rc}"),
             Summary::Failed(code) => code.as_str().to_owned(),
@@ -49,7 +49,7 @@ impl Finished {
     }
 
     /// The answer to a run that was started.
-    pub fn of_run(process_id: &str, outcome: Outcome) -> Self {
+    pub(super) fn of_run(process_id: &str, outcome: Outcome) -> Self {
         let truncated = outcome.stdout.truncated() || outcome.stderr.truncated();
         let (stdout_bytes, stderr_bytes) = (outcome.stdout.total, outcome.stderr.total);
         let (stdout, stdout_b64) = text(outcome.stdout);
@@ -90,7 +90,7 @@ impl Finished {
     }
 
     /// The answer to a call that was ended before its program was started.
-    pub fn never_started(kill: Kill) -> Self {
+    pub(super) fn never_started(kill: Kill) -> Self {
         let code = if kill == Kill::Stopping { ErrorCode::AgentStopping } else { ErrorCode::Cancelled };
         let body = ErrorBody {
             detail: Some("the call was still waiting for its turn; nothing was run".to_owned()),
@@ -101,7 +101,7 @@ impl Finished {
     }
 
     /// The answer to a call that got no slot.
-    pub fn no_slot(why: NoSlot) -> Self {
+    pub(super) fn no_slot(why: NoSlot) -> Self {
         let detail = match why {
             NoSlot::QueueFull => "every slot and every place in the queue is taken",
             NoSlot::WaitedTooLong => "no slot became free in time",
@@ -115,13 +115,13 @@ impl Finished {
     }
 
     /// The answer to a call whose program could not be started.
-    pub fn not_spawned(error: &SpawnError) -> Self {
+    pub(super) fn not_spawned(error: &SpawnError) -> Self {
         let body = ErrorBody { detail: Some(error.to_string()), ..ErrorBody::new(ErrorCode::SpawnFailed) };
         Self::error(&body, false)
     }
 
     /// The answer to a call that a fault in the agent ended.
-    pub fn fault() -> Self {
+    pub(super) fn fault() -> Self {
         let body = ErrorBody {
             detail: Some("a fault in the agent ended the call; its log says more".to_owned()),
             ..ErrorBody::new(ErrorCode::InternalError)
@@ -163,7 +163,7 @@ fn text(captured: Captured) -> (String, Option<String>) {
 }
 
 /// The refusal of a request id that stands for something else.
-pub fn conflict(detail: &str) -> GuestError {
+pub(super) fn conflict(detail: &str) -> GuestError {
     GuestError::new(ErrorCode::Conflict, format!("{detail}; nothing was run"))
         .hint("a new call needs a new X-Request-Id")
 }

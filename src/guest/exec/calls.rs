@@ -31,7 +31,7 @@ const END_DEADLINE: Duration = Duration::from_secs(6);
 
 /// One call, shared by its task and its callers.
 #[derive(Debug)]
-pub struct Call {
+pub(super) struct Call {
     kill: watch::Sender<Option<Kill>>,
     finished: watch::Sender<Option<Finished>>,
     callers: AtomicUsize,
@@ -192,9 +192,9 @@ impl Calls {
     pub(super) async fn cancel(&self, id: &str) -> bool {
         let known = self.table().named(id);
         match known {
-            None => false,
-            Some(None) => true,
-            Some(Some(call)) => {
+            Known::Nothing | Known::Another => false,
+            Known::Ended(_) | Known::Forgotten => true,
+            Known::Living(call) => {
                 call.kill(Kill::Cancelled);
                 drop(tokio::time::timeout(self.settings.kill_grace + END_DEADLINE, call.wait()).await);
                 true

@@ -14,14 +14,14 @@ use super::{
 use crate::protocol::{DEFAULT_MAX_OUTPUT, DEFAULT_TIMEOUT_SEC, ErrorCode, ExecRequest, Shell, TimeoutSec};
 
 /// Checks all of a request.
-pub fn check(request: ExecRequest, settings: &Settings) -> Result<Spec, GuestError> {
+pub(super) fn check(request: ExecRequest, settings: &Settings) -> Result<Spec, GuestError> {
     if request.session.is_some() {
         return Err(not_offered("session"));
     }
     if request.detach {
         return Err(not_offered("detach"));
     }
-    let timeout = timeout(request.timeout_sec, settings.timeout_cap)?;
+    let timeout = timeout(request.timeout_sec.as_ref(), settings.timeout_cap)?;
     let max_output = max_output(request.max_output_bytes)?;
     let program = match (request.script, request.argv) {
         (Some(script), None) => script_of(&script, request.shell)?,
@@ -62,7 +62,7 @@ fn not_offered(field: &str) -> GuestError {
     GuestError::new(ErrorCode::Unsupported, format!("this agent does not offer `{field}` yet")).hint("leave it out")
 }
 
-fn timeout(asked: Option<TimeoutSec>, cap: Duration) -> Result<Duration, GuestError> {
+fn timeout(asked: Option<&TimeoutSec>, cap: Duration) -> Result<Duration, GuestError> {
     let cap_sec = cap.as_secs_f64();
     let refuse = |what: String| {
         Err(bad(format!("timeout_sec is {what}"))
@@ -71,10 +71,10 @@ fn timeout(asked: Option<TimeoutSec>, cap: Duration) -> Result<Duration, GuestEr
     match asked {
         None => Ok(Duration::from_secs(DEFAULT_TIMEOUT_SEC).min(cap)),
         Some(TimeoutSec::NotANumber(kind)) => refuse(format!("{kind}, not a number")),
-        Some(TimeoutSec::Seconds(seconds)) if seconds.is_nan() || seconds <= 0.0 || seconds > cap_sec => {
+        Some(TimeoutSec::Seconds(seconds)) if seconds.is_nan() || *seconds <= 0.0 || *seconds > cap_sec => {
             refuse(seconds.to_string())
         }
-        Some(TimeoutSec::Seconds(seconds)) => Ok(Duration::from_secs_f64(seconds)),
+        Some(TimeoutSec::Seconds(seconds)) => Ok(Duration::from_secs_f64(*seconds)),
     }
 }
 

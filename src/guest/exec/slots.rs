@@ -12,7 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Slots, and a bounded queue in order of arrival before them.
 #[derive(Debug)]
-pub struct Slots {
+pub(super) struct Slots {
     free: Arc<Semaphore>,
     waiting: AtomicUsize,
     queue: usize,
@@ -21,7 +21,7 @@ pub struct Slots {
 
 /// Why a call got no slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoSlot {
+pub(super) enum NoSlot {
     /// Every place in the queue is taken.
     QueueFull,
     /// Its turn did not come in time.
@@ -30,13 +30,13 @@ pub enum NoSlot {
 
 impl Slots {
     /// `slots` at one time, `queue` before them, each for at most `longest_wait`.
-    pub fn new(slots: usize, queue: usize, longest_wait: Duration) -> Self {
+    pub(super) fn new(slots: usize, queue: usize, longest_wait: Duration) -> Self {
         let free = Arc::new(Semaphore::new(slots.clamp(1, Semaphore::MAX_PERMITS)));
         Self { free, waiting: AtomicUsize::new(0), queue, longest_wait }
     }
 
     /// Takes a slot, which is free again when the permit is dropped.
-    pub async fn take(&self) -> Result<OwnedSemaphorePermit, NoSlot> {
+    pub(super) async fn take(&self) -> Result<OwnedSemaphorePermit, NoSlot> {
         // the semaphore is fair: it gives nothing to a newcomer while somebody waits
         if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
             return Ok(permit);
@@ -83,6 +83,6 @@ mod tests {
         assert_eq!(slots.take().await.unwrap_err(), NoSlot::QueueFull);
         assert_eq!(second.await.unwrap().unwrap_err(), NoSlot::WaitedTooLong);
         drop(held);
-        slots.take().await.unwrap();
+        drop(slots.take().await.unwrap());
     }
 }

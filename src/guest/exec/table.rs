@@ -18,17 +18,17 @@ const MOST_IDS: usize = 262_144;
 
 /// What tells one request's body from another's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Digest([u8; 32]);
+pub(super) struct Digest([u8; 32]);
 
 impl Digest {
     /// The digest of a body.
-    pub fn of(body: &[u8]) -> Self {
+    pub(super) fn of(body: &[u8]) -> Self {
         Self(Sha256::digest(body).into())
     }
 }
 
 /// What is known of a request id.
-pub enum Known {
+pub(super) enum Known {
     /// Nothing: it may be run.
     Nothing,
     /// It stands for another body.
@@ -56,7 +56,7 @@ enum State {
 
 /// All calls.
 #[derive(Debug, Default)]
-pub struct Table {
+pub(super) struct Table {
     by_id: HashMap<Arc<str>, Entry>,
     /// Ids whose answer is kept, oldest first.
     kept: VecDeque<Arc<str>>,
@@ -69,7 +69,7 @@ pub struct Table {
 
 impl Table {
     /// Looks an id up.
-    pub fn find(&mut self, id: &str, digest: Digest) -> Known {
+    pub(super) fn find(&mut self, id: &str, digest: Digest) -> Known {
         self.forget_old(Instant::now());
         match self.by_id.get(id) {
             None => Known::Nothing,
@@ -82,17 +82,16 @@ impl Table {
         }
     }
 
-    /// The living call with this id, or whether one with it has ended.
-    pub fn named(&mut self, id: &str) -> Option<Option<Arc<Call>>> {
-        self.forget_old(Instant::now());
-        self.by_id.get(id).map(|entry| match &entry.state {
-            State::Living(call) => Some(Arc::clone(call)),
-            State::Ended(_) | State::Forgotten => None,
-        })
+    /// Looks an id up without a body.
+    pub(super) fn named(&mut self, id: &str) -> Known {
+        match self.by_id.get(id).map(|entry| entry.digest) {
+            Some(digest) => self.find(id, digest),
+            None => Known::Nothing,
+        }
     }
 
     /// Adds a call that is to live; the number is its key until it ends.
-    pub fn begin(&mut self, call: &Arc<Call>, id: Option<(&str, Digest)>) -> u64 {
+    pub(super) fn begin(&mut self, call: &Arc<Call>, id: Option<(&str, Digest)>) -> u64 {
         self.next += 1;
         self.living.insert(self.next, Arc::clone(call));
         if let Some((id, digest)) = id {
@@ -102,7 +101,7 @@ impl Table {
     }
 
     /// Takes a call off the living, and keeps its answer under its id; one that ran nothing may be tried again.
-    pub fn end(&mut self, number: u64, id: Option<&str>, finished: &Finished) {
+    pub(super) fn end(&mut self, number: u64, id: Option<&str>, finished: &Finished) {
         self.living.remove(&number);
         let Some(id) = id else { return };
         let Some((id, mut entry)) = self.by_id.remove_entry(id) else { return };
@@ -129,7 +128,7 @@ impl Table {
     }
 
     /// Everybody who lives.
-    pub fn living(&self) -> Vec<Arc<Call>> {
+    pub(super) fn living(&self) -> Vec<Arc<Call>> {
         self.living.values().cloned().collect()
     }
 

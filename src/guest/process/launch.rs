@@ -18,7 +18,7 @@ const POWERSHELL_LAUNCHER: &[u8] = include_bytes!("../../../assets/oem/launcher.
 const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The program and its arguments; a script has been written into `folder`.
-pub fn command_line(spec: &Spec, folder: &RunFolder) -> Result<Vec<String>, SpawnError> {
+pub(super) fn command_line(spec: &Spec, folder: &RunFolder) -> Result<Vec<String>, SpawnError> {
     match &spec.program {
         Program::Argv(argv) => Ok(argv.clone()),
         Program::Script { shell, source } => {

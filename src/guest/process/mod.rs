@@ -15,7 +15,7 @@ mod runs;
 mod spec;
 mod supervise;
 
-pub use output::Captured;
-pub use runs::Runs;
-pub use spec::{Environment, Program, Spec};
-pub use supervise::{Ending, Environs, Kill, Lingering, Outcome, SpawnError, supervise};
+pub(super) use output::Captured;
+pub(super) use runs::Runs;
+pub(super) use spec::{Environment, Program, Spec};
+pub(super) use supervise::{Ending, Environs, Kill, Lingering, Outcome, SpawnError, supervise};

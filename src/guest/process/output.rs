@@ -8,7 +8,7 @@ use super::super::sys::OutputPipe;
 
 /// What came on one stream.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Captured {
+pub(crate) struct Captured {
     /// The first bytes, at most as many as were to be kept.
     pub bytes: Vec<u8>,
     /// All bytes that came.
@@ -17,7 +17,7 @@ pub struct Captured {
 
 impl Captured {
     /// Whether some are missing.
-    pub fn truncated(&self) -> bool {
+    pub(crate) fn truncated(&self) -> bool {
         self.total > self.bytes.len() as u64
     }
 
@@ -52,7 +52,7 @@ impl Captured {
 
 /// How reading ended.
 #[derive(Debug)]
-pub enum Rest {
+pub(super) enum Rest {
     /// Every writer is gone.
     Ended,
     /// Somebody still holds the other end.
@@ -60,7 +60,7 @@ pub enum Rest {
 }
 
 /// Reads a pipe to its end; or, once `leader_gone` says so and `grace` has passed, to what lies in it then.
-pub async fn capture(
+pub(super) async fn capture(
     mut pipe: OutputPipe,
     max: usize,
     grace: Duration,

@@ -18,7 +18,7 @@ use crate::token::ensure_private_dir;
 
 /// This agent's folder of runs.
 #[derive(Debug)]
-pub struct Runs {
+pub(crate) struct Runs {
     folder: PathBuf,
     _alive: File,
 }
@@ -28,7 +28,7 @@ impl Runs {
     ///
     /// # Errors
     /// When `top` is another user's, a link, or cannot be written.
-    pub fn open(top: &Path, agent_id: &str) -> anyhow::Result<Self> {
+    pub(crate) fn open(top: &Path, agent_id: &str) -> anyhow::Result<Self> {
         ensure_private_dir(top).context("the folder for the files of runs cannot be used")?;
         let folder = top.join(agent_id);
         ensure_private_dir(&folder)?;
@@ -38,7 +38,7 @@ impl Runs {
     }
 
     /// Removes what agents that were killed left below `top`, and ends the runs that they had not ended.
-    pub async fn sweep(top: &Path, trees: &TreeHome) {
+    pub(crate) async fn sweep(top: &Path, trees: &TreeHome) {
         let Ok(entries) = std::fs::read_dir(top) else { return };
         for folder in entries.flatten().map(|entry| entry.path()) {
             let Ok(lock) = OpenOptions::new().write(true).open(folder.join("lock")) else { continue };
@@ -84,13 +84,13 @@ fn create(path: &Path) -> std::io::Result<File> {
 
 /// The folder of one run; dropping it removes it.
 #[derive(Debug)]
-pub struct RunFolder {
+pub(super) struct RunFolder {
     path: PathBuf,
 }
 
 impl RunFolder {
     /// Writes a file for the run to read, and returns its path.
-    pub fn write(&self, name: &str, content: &[u8]) -> std::io::Result<PathBuf> {
+    pub(super) fn write(&self, name: &str, content: &[u8]) -> std::io::Result<PathBuf> {
         let path = self.path.join(name);
         create(&path)?.write_all(content)?;
         Ok(path)

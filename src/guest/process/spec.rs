@@ -6,7 +6,7 @@ use crate::protocol::Shell;
 
 /// A program to run.
 #[derive(Debug)]
-pub enum Program {
+pub(crate) enum Program {
     /// A script for an interpreter.
     Script {
         /// The interpreter.
@@ -20,7 +20,7 @@ pub enum Program {
 
 /// The variables that the program sees.
 #[derive(Debug, Default)]
-pub struct Environment {
+pub(crate) struct Environment {
     /// Start from nothing rather than from the agent's own.
     pub clear: bool,
     /// Added to that.
@@ -29,7 +29,7 @@ pub struct Environment {
 
 /// All of one run.
 #[derive(Debug)]
-pub struct Spec {
+pub(crate) struct Spec {
     /// The run's name; unguessable, since it marks the run's processes.
     pub process_id: String,
     /// What to run.
@@ -48,7 +48,7 @@ pub struct Spec {
 
 impl Spec {
     /// Bytes of script and input that it holds in memory.
-    pub fn input_len(&self) -> usize {
+    pub(crate) fn input_len(&self) -> usize {
         let script = match &self.program {
             Program::Script { source, .. } => source.len(),
             Program::Argv(argv) => argv.iter().map(String::len).sum(),

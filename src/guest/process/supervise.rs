@@ -27,7 +27,7 @@ use crate::protocol::{RC_SIGNAL_BASE, RC_TIMED_OUT};
 
 /// What every run of an agent shares.
 #[derive(Debug)]
-pub struct Environs {
+pub(crate) struct Environs {
     /// Where the files of runs lie.
     pub runs: Runs,
     /// Where the trees of runs are made.
@@ -44,7 +44,7 @@ pub struct Environs {
 
 /// Trees that could not be given up when their run ended, oldest first.
 #[derive(Debug, Default)]
-pub struct Lingering(Mutex<VecDeque<CallTree>>);
+pub(crate) struct Lingering(Mutex<VecDeque<CallTree>>);
 
 impl Lingering {
     /// Trees that are asked again at the end of each further run: enough to keep up, few enough to cost nothing.
@@ -69,7 +69,7 @@ impl Lingering {
 
 /// A wish to end a run from outside, and why.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kill {
+pub(crate) enum Kill {
     /// Its caller asked for it.
     Cancelled,
     /// Its caller went away.
@@ -80,7 +80,7 @@ pub enum Kill {
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// By itself.
     Exited,
     /// By its time-out.
@@ -91,7 +91,7 @@ pub enum Ending {
 
 /// What came of a run.
 #[derive(Debug)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// How it ended.
     pub ending: Ending,
     /// The leader's exit code, 128+N after signal N, or 124 after a time-out.
@@ -110,7 +110,7 @@ pub struct Outcome {
 
 /// Why a program could not be started: nothing ran.
 #[derive(Debug, Error)]
-pub enum SpawnError {
+pub(crate) enum SpawnError {
     /// There is no such interpreter here.
     #[error("{0}")]
     NoInterpreter(&'static str),
@@ -148,7 +148,7 @@ struct Started {
 ///
 /// # Errors
 /// [`SpawnError`]: nothing ran.
-pub async fn supervise(
+pub(crate) async fn supervise(
     spec: Spec,
     environs: Arc<Environs>,
     kill: watch::Receiver<Option<Kill>>,

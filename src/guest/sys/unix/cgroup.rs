@@ -12,13 +12,13 @@ use std::{
 
 /// The agent's place in the hierarchy, where calls get cgroups of their own.
 #[derive(Debug, Clone)]
-pub struct CgroupHome {
+pub(super) struct CgroupHome {
     base: PathBuf,
 }
 
 impl CgroupHome {
     /// The agent's own cgroup, where new ones can be made below it; `None` where they cannot.
-    pub fn detect(agent_id: &str) -> Option<Self> {
+    pub(super) fn detect(agent_id: &str) -> Option<Self> {
         let mounts = fs_err::read_to_string("/proc/self/mountinfo").ok()?;
         let own = fs_err::read_to_string("/proc/self/cgroup").ok()?;
         let home = Self { base: place(&mounts, &own)? };
@@ -31,14 +31,14 @@ impl CgroupHome {
     }
 
     /// A new cgroup for one call.
-    pub fn create(&self, name: &str) -> io::Result<Cgroup> {
+    pub(super) fn create(&self, name: &str) -> io::Result<Cgroup> {
         let path = self.base.join(format!("{PREFIX}{}-{name}", std::process::id()));
         fs_err::create_dir(&path)?;
         Ok(Cgroup { path })
     }
 
     /// The cgroup of a call of an agent that crashed, if it is still there.
-    pub fn find(&self, name: &str) -> Option<Cgroup> {
+    pub(super) fn find(&self, name: &str) -> Option<Cgroup> {
         let found = child_groups(&self.base).into_iter().find(|path| parts(path).is_some_and(|(_, call)| call == name));
         found.map(|path| Cgroup { path })
     }
@@ -81,13 +81,13 @@ fn place(mounts: &str, own: &str) -> Option<PathBuf> {
 
 /// One call's cgroup.
 #[derive(Debug)]
-pub struct Cgroup {
+pub(super) struct Cgroup {
     path: PathBuf,
 }
 
 impl Cgroup {
     /// The file into which a process writes `0` to join.
-    pub fn join_file(&self) -> io::Result<File> {
+    pub(super) fn join_file(&self) -> io::Result<File> {
         OpenOptions::new().write(true).open(self.path.join("cgroup.procs"))
     }
 
@@ -96,14 +96,14 @@ impl Cgroup {
     }
 
     /// Everybody in it and below it.
-    pub fn members(&self) -> Vec<u32> {
+    pub(super) fn members(&self) -> Vec<u32> {
         let mut found = Vec::new();
         collect(&self.path, &mut found);
         found
     }
 
     /// Ends everybody in it and below it.
-    pub fn kill(&self) {
+    pub(super) fn kill(&self) {
         let killed = OpenOptions::new()
             .write(true)
             .open(self.path.join("cgroup.kill"))
@@ -114,7 +114,7 @@ impl Cgroup {
     }
 
     /// Removes it, and tells whether it is gone: it is not while anybody lives in it.
-    pub fn remove(&self) -> bool {
+    pub(super) fn remove(&self) -> bool {
         remove_tree(&self.path)
     }
 }

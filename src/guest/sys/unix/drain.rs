@@ -24,7 +24,7 @@ use rustix::{
 
 /// Hands pipes to the process that drains them.
 #[derive(Debug)]
-pub struct Drainer {
+pub(crate) struct Drainer {
     /// The executable whose `agent drain` it is; `None` keeps the pipes in this process.
     program: Option<PathBuf>,
     socket: Mutex<Option<OwnedFd>>,
@@ -32,12 +32,12 @@ pub struct Drainer {
 
 impl Drainer {
     /// A drainer that starts nothing yet.
-    pub const fn new(program: Option<PathBuf>) -> Self {
+    pub(crate) const fn new(program: Option<PathBuf>) -> Self {
         Self { program, socket: Mutex::new(None) }
     }
 
     /// Takes over a pipe. Blocks for as long as starting a process takes.
-    pub fn take(&self, pipe: OwnedFd) {
+    pub(crate) fn take(&self, pipe: OwnedFd) {
         let Some(program) = &self.program else { return keep(pipe) };
         let mut socket = self.socket.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         // a second try finds the process killed and starts another
@@ -104,7 +104,7 @@ pub fn drain_loop() -> io::Result<()> {
     // away from the terminal and the group of the agent, whose signals are not meant for it; a group leader cannot,
     // and is as far away already
     let _ = rustix::process::setsid();
-    let socket = OwnedFd::from(std::os::fd::AsFd::as_fd(&io::stdin()).try_clone_to_owned()?);
+    let socket = std::os::fd::AsFd::as_fd(&io::stdin()).try_clone_to_owned()?;
     let mut socket = Some(socket);
     let mut pipes: Vec<OwnedFd> = Vec::new();
     let mut buffer = vec![0; 64 * 1024];

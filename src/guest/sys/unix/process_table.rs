@@ -14,7 +14,7 @@ struct Entry {
 ///
 /// Proof is the mark in the environment that the process was started with, the session that the leader made (its
 /// number stays taken while anybody is in it), or a parent that is itself proven. Zombies do not count.
-pub fn members(mark: &str, leader: u32) -> Vec<u32> {
+pub(super) fn members(mark: &str, leader: u32) -> Vec<u32> {
     let table = snapshot();
     let mut proven: HashSet<u32> = table
         .iter()

@@ -3,7 +3,7 @@
 use crate::protocol::Shell;
 
 /// The interpreter of `shell` here: its program, and whether it is a PowerShell; an `Err` says why there is none.
-pub fn interpreter(shell: Shell) -> Result<(&'static str, bool), &'static str> {
+pub(crate) fn interpreter(shell: Shell) -> Result<(&'static str, bool), &'static str> {
     match shell {
         Shell::Auto | Shell::Sh => Ok(("sh", false)),
         Shell::Bash => Ok(("bash", false)),

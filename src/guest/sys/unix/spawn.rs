@@ -15,17 +15,17 @@ static ORIGINAL_FILE_LIMIT: OnceLock<Rlimit> = OnceLock::new();
 /// Lets this process open as many files as its hard limit allows; children get the old limit back.
 ///
 /// Many callers at once need many sockets; programs that use `select` break above 1,024.
-pub fn raise_file_limit() {
+pub(crate) fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
-    let original = ORIGINAL_FILE_LIMIT.get_or_init(|| limit.clone());
+    let original = ORIGINAL_FILE_LIMIT.get_or_init(|| limit);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
         tracing::debug!(%error, ?original, "the limit of open files stays as it is");
     }
 }
 
 /// Starts the command as the leader of a new session, and in the cgroup whose `cgroup.procs` is `join`.
-pub fn in_session_of_its_own(command: &mut Command, join: Option<File>) {
-    let limit = ORIGINAL_FILE_LIMIT.get().cloned();
+pub(super) fn in_session_of_its_own(command: &mut Command, join: Option<File>) {
+    let limit = ORIGINAL_FILE_LIMIT.get().copied();
     // SAFETY: see the module: setsid, write and setrlimit are system calls on values made before the fork.
     unsafe {
         command.pre_exec(move || {
@@ -34,7 +34,7 @@ pub fn in_session_of_its_own(command: &mut Command, join: Option<File>) {
                 rustix::io::write(join, b"0")?; // "me"
             }
             if let Some(limit) = &limit {
-                setrlimit(Resource::Nofile, limit.clone())?;
+                setrlimit(Resource::Nofile, *limit)?;
             }
             Ok(())
         });
@@ -42,6 +42,6 @@ pub fn in_session_of_its_own(command: &mut Command, join: Option<File>) {
 }
 
 /// The signal that killed a process, if one did.
-pub fn leader_signal(status: ExitStatus) -> Option<i32> {
+pub(crate) fn leader_signal(status: ExitStatus) -> Option<i32> {
     status.signal()
 }

@@ -23,25 +23,25 @@ const KILL_DEADLINE: Duration = Duration::from_secs(3);
 
 /// Where calls' trees are made.
 #[derive(Debug)]
-pub struct TreeHome {
+pub(crate) struct TreeHome {
     cgroups: Option<CgroupHome>,
 }
 
 impl TreeHome {
     /// Finds out what this system offers; `use_cgroups: false` leaves cgroups alone.
-    pub fn detect(agent_id: &str, use_cgroups: bool) -> Self {
+    pub(crate) fn detect(agent_id: &str, use_cgroups: bool) -> Self {
         let cgroups = if use_cgroups { CgroupHome::detect(agent_id) } else { None };
         tracing::debug!(cgroups = ?cgroups, "how calls' processes are told apart");
         Self { cgroups }
     }
 
     /// What holds the processes of a call: `cgroup` or `environment`.
-    pub fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         if self.cgroups.is_some() { "cgroup" } else { "environment" }
     }
 
     /// The tree of a new call.
-    pub fn plant(&self, process_id: &str) -> CallTree {
+    pub(crate) fn plant(&self, process_id: &str) -> CallTree {
         let cgroup = self.cgroups.as_ref().and_then(|home| {
             home.create(process_id)
                 .inspect_err(
@@ -53,7 +53,7 @@ impl TreeHome {
     }
 
     /// The tree of a call that an agent which crashed had not ended.
-    pub fn find(&self, process_id: &str) -> CallTree {
+    pub(crate) fn find(&self, process_id: &str) -> CallTree {
         let cgroup = self.cgroups.as_ref().and_then(|home| home.find(process_id));
         CallTree { mark: format!("{MARK}={process_id}"), cgroup, leader: None }
     }
@@ -61,7 +61,7 @@ impl TreeHome {
 
 /// The processes of one call.
 #[derive(Debug)]
-pub struct CallTree {
+pub(crate) struct CallTree {
     mark: String,
     cgroup: Option<Cgroup>,
     leader: Option<u32>,
@@ -69,7 +69,7 @@ pub struct CallTree {
 
 impl CallTree {
     /// Makes the command start inside the tree.
-    pub fn hold(&self, command: &mut Command) -> std::io::Result<()> {
+    pub(crate) fn hold(&self, command: &mut Command) -> std::io::Result<()> {
         let (key, value) = self.mark.split_once('=').unwrap_or((&self.mark, ""));
         command.env(key, value);
         let join = self.cgroup.as_ref().map(Cgroup::join_file).transpose()?;
@@ -78,7 +78,7 @@ impl CallTree {
     }
 
     /// Says who leads it, once it has been started.
-    pub const fn led_by(&mut self, pid: u32) {
+    pub(crate) const fn led_by(&mut self, pid: u32) {
         self.leader = Some(pid);
     }
 
@@ -91,7 +91,7 @@ impl CallTree {
     }
 
     /// Ends everybody in it: TERM, `grace`, KILL, until nobody is left. Returns who is left all the same.
-    pub async fn end(&self, grace: Duration) -> Vec<u32> {
+    pub(crate) async fn end(&self, grace: Duration) -> Vec<u32> {
         let begun = Instant::now();
         let mut members = self.members();
         if !grace.is_zero() {
@@ -123,7 +123,7 @@ impl CallTree {
     }
 
     /// Gives up what holds it; processes that live on are not disturbed. `false` while it has to be asked again.
-    pub fn release(&self) -> bool {
+    pub(crate) fn release(&self) -> bool {
         self.cgroup.as_ref().is_none_or(Cgroup::remove)
     }
 }
