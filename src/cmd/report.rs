@@ -30,6 +30,11 @@ impl Failure {
         Self { code: "usage", detail: detail.into(), hint: None, exit: Exit::USAGE }
     }
 
+    /// The command was asked to end by a signal.
+    pub fn interrupted(detail: impl Into<String>, exit: Exit) -> Self {
+        Self { code: host::ErrorKind::Interrupted.as_str(), detail: detail.into(), hint: None, exit }
+    }
+
     /// Prints it: one line on stderr, or with `--json` the object on stdout.
     pub fn report(&self, printer: Printer) -> Exit {
         if printer.is_json() {

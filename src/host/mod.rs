@@ -1,9 +1,16 @@
 //! The host's side: the client of the agent, the wait for readiness, the engines, and the pod's folder.
 
+mod client;
+pub mod engine;
 mod error;
 mod home;
 mod pod;
+mod readiness;
+mod status;
 
+pub use client::{AgentClient, ClientSettings, ExecOutcome, RequestId, Seen};
 pub use error::{Error, ErrorKind, Result};
 pub use home::{Home, PodName};
 pub use pod::{AgentKind, EngineKind, GuestOs, Pod, PodSettings, Ports};
+pub use readiness::{Progress, WaitSettings, WaitStage, wait_ready};
+pub use status::{AgentStatus, PodStatus, TokenStatus, status};

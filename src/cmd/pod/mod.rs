@@ -1,18 +1,74 @@
 //! `podlink pod …`: what is done with a pod that `setup` has made.
 
-use super::Outcome;
+mod exec;
+mod signal;
+mod status;
+mod wait_ready;
+
+use super::{Exit, Failure, Outcome, Printer};
+use crate::host::{Error, ErrorKind, Home, Pod, PodName};
 
 /// Use a pod: start it, wait for it, run things in it
 #[derive(Debug, clap::Args)]
-pub struct PodArgs {}
+pub struct PodArgs {
+    #[command(subcommand)]
+    command: PodCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum PodCommand {
+    Exec(exec::ExecArgs),
+    WaitReady(wait_ready::WaitReadyArgs),
+    Status(status::StatusArgs),
+}
+
+/// Which pod.
+#[derive(Debug, clap::Args)]
+struct PodChoice {
+    /// The pod's name
+    #[arg(long = "pod", value_name = "NAME", env = "PODLINK_POD", default_value = PodName::DEFAULT)]
+    name: PodName,
+}
+
+impl PodChoice {
+    fn load(&self) -> Result<Pod, Error> {
+        Pod::load(&Home::from_env()?, &self.name)
+    }
+}
 
 impl PodArgs {
     /// Whether the chosen command was given `--json`.
     pub fn is_json(&self) -> bool {
-        false
+        match &self.command {
+            PodCommand::Exec(args) => args.json,
+            PodCommand::WaitReady(args) => args.json,
+            PodCommand::Status(args) => args.json,
+        }
     }
 }
 
-pub fn run(_args: PodArgs) -> Outcome {
-    Ok(super::Exit::SUCCESS)
+pub fn run(args: PodArgs) -> Outcome {
+    let printer = Printer::new(args.is_json());
+    match args.command {
+        PodCommand::Exec(args) => exec::run(args, printer),
+        PodCommand::WaitReady(args) => wait_ready::run(&args, printer),
+        PodCommand::Status(args) => status::run(&args, printer),
+    }
+}
+
+/// Runs one command's future to its end, on this thread.
+fn block_on<T, E: From<Error>>(future: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::new(ErrorKind::Internal, "could not start the runtime").with_source(error))?;
+    runtime.block_on(future)
+}
+
+/// A number of seconds on the command line.
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds.is_finite() && seconds > 0.0 && seconds <= 1e9 => Ok(seconds),
+        _ => Err("not a number of seconds above 0".to_owned()),
+    }
 }
