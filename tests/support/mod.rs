@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test module uses its own part of the harness")]
 
 pub mod cli;
+pub mod fake;
 pub mod port;
 pub mod wait;
 
