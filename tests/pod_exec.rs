@@ -80,12 +80,12 @@ fn codes_beyond_a_byte_and_time_outs_are_told() {
 #[test]
 fn arguments_become_the_call() {
     let pod = pod(answers(r#"{"rc":0,"stdout":"","stderr":""}"#));
-    let _ = pod.exec(&["--", "prog", "a b", "--json", ""]).run().exits(0);
+    drop(pod.exec(&["--", "prog", "a b", "--json", ""]).run().exits(0));
     assert_eq!(pod.sent()["argv"], serde_json::json!(["prog", "a b", "--json", ""]));
     assert!(pod.sent().get("script").is_none());
 
     let args = ["--shell", "bash", "--timeout", "1.5", "--env", "A=b=c", "--env", "FROM", "--env-clear", "--cwd", "/x"];
-    let _ = pod.exec(&[&args[..], &["--stdin", "-", "cat"]].concat()).env("FROM", "here").stdin(b"in").run().exits(0);
+    drop(pod.exec(&[&args[..], &["--stdin", "-", "cat"]].concat()).env("FROM", "here").stdin(b"in").run().exits(0));
     let expected = serde_json::json!({
         "script": "Y2F0", "shell": "bash", "timeout_sec": 1.5, "env": {"A": "b=c", "FROM": "here"}, "env_clear": true,
         "cwd": "/x", "stdin": "aW4=", "detach": false,
@@ -94,7 +94,7 @@ fn arguments_become_the_call() {
 
     for wrong in [&["a", "b"][..], &[], &["-"], &["--timeout", "0", "x"], &["--env", "NOT_SET", "x"], &["x", "--", "y"]]
     {
-        let _ = pod.exec(wrong).run().exits(2);
+        drop(pod.exec(wrong).run().exits(2));
     }
 }
 
@@ -120,7 +120,7 @@ fn proxies_of_the_environment_are_not_used() {
         for name in ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"] {
             cli = cli.env(name, &url);
         }
-        let _ = cli.run().exits(0);
+        drop(cli.run().exits(0));
     }
     assert_eq!(proxy.connections(), 0);
 }
@@ -203,7 +203,7 @@ fn a_squatter_sees_no_token_from_any_command() {
     let token = write_pod(home.path(), port.number(), "");
     let fake = Fake::start_on(port, |_, _| Reply::Bytes(http(200, "", r#"{"ok":true}"#)));
     let run = |args: &[&str]| Cli::new([&["pod"], args].concat()).home(home.path()).env("PODLINK_POD", "fake").run();
-    let failed = run(&["exec", "--json", "x"]).exits(13);
+    let failed = run(&["exec", "--json", "x"]).exits(125);
     assert_eq!(failed.json()["error"], "foreign_program");
     let status = run(&["status", "--json"]).exits(0);
     assert_eq!(status.json()["agent"]["seen"], "foreign");

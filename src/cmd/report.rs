@@ -35,6 +35,12 @@ impl Failure {
         Self { code: host::ErrorKind::Interrupted.as_str(), detail: detail.into(), hint: None, exit }
     }
 
+    /// The same, ending with another code.
+    #[must_use]
+    pub fn exiting(self, exit: Exit) -> Self {
+        Self { exit, ..self }
+    }
+
     /// Prints it: one line on stderr, or with `--json` the object on stdout.
     pub fn report(&self, printer: Printer) -> Exit {
         if printer.is_json() {

@@ -39,7 +39,7 @@ pub struct WaitSettings {
 impl WaitSettings {
     /// What the command line uses, with its default time-out.
     pub const DEFAULT: Self = Self {
-        timeout: Duration::from_secs(600),
+        timeout: Duration::from_mins(10),
         first_pause: Duration::from_millis(100),
         max_pause: Duration::from_millis(500),
         engine_interval: Duration::from_secs(2),

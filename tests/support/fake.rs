@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read as _, Write as _},
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
     path::Path,
     sync::{
         Arc, Mutex,
@@ -85,6 +85,7 @@ pub fn whoami() -> Vec<u8> {
 #[derive(Debug)]
 pub struct Fake {
     port: Port,
+    address: SocketAddr,
     state: Arc<State>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -103,8 +104,15 @@ impl Fake {
         Self::start_on(Port::reserve(), reply)
     }
 
+    /// On this port.
     pub fn start_on(port: Port, reply: impl Fn(&Request, usize) -> Reply + Send + Sync + 'static) -> Self {
-        let listener = TcpListener::bind(("127.0.0.1", port.number())).unwrap();
+        Self::start_at(port, Ipv4Addr::LOCALHOST.into(), reply)
+    }
+
+    /// On this port of this address.
+    pub fn start_at(port: Port, ip: IpAddr, reply: impl Fn(&Request, usize) -> Reply + Send + Sync + 'static) -> Self {
+        let address = SocketAddr::new(ip, port.number());
+        let listener = TcpListener::bind(address).unwrap();
         listener.set_nonblocking(true).unwrap();
         let state = Arc::new(State::default());
         let (shared, reply) = (state.clone(), Arc::new(reply));
@@ -122,11 +130,11 @@ impl Fake {
                 std::thread::spawn(move || serve(stream, &shared, &*reply, number));
             }
         });
-        Self { port, state, thread: Some(thread) }
+        Self { port, address, state, thread: Some(thread) }
     }
 
     pub fn address(&self) -> SocketAddr {
-        ([127, 0, 0, 1], self.port.number()).into()
+        self.address
     }
 
     pub fn port(&self) -> u16 {
@@ -166,7 +174,7 @@ impl Drop for Fake {
     fn drop(&mut self) {
         self.state.gone.store(true, Ordering::SeqCst);
         for stream in self.state.connections.lock().unwrap().iter() {
-            let _ = stream.shutdown(Shutdown::Both);
+            drop(stream.shutdown(Shutdown::Both));
         }
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();

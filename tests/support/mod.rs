@@ -1,6 +1,6 @@
 //! The harness: the real executable, real sockets, folders of its own for each test.
 
-#![allow(dead_code, reason = "each test module uses its own part of the harness")]
+#![allow(dead_code, unreachable_pub, reason = "each test module uses its own part of the harness")]
 
 pub mod cli;
 pub mod fake;

@@ -74,11 +74,13 @@ pub(super) fn run(args: ExecArgs, printer: Printer) -> Outcome {
     let client = AgentClient::for_pod(&pod, ClientSettings::DEFAULT)?;
     match block_on(call(&pod, &client, &request, wait)) {
         Ok(outcome) => Ok(deliver(&outcome, printer)),
+        Err(Stopped::Waiting(error)) => Err(error.into()),
         Err(Stopped::Failed(error)) => {
             if let (false, Some(answer)) = (printer.is_json(), error.answer()) {
                 deliver_partial(answer, printer);
             }
-            Err(error.into())
+            // every other code could be the program's own
+            Err(Failure::from(error).exiting(Exit::FAILED))
         }
         Err(Stopped::Interrupted(failure)) => Err(failure),
     }
@@ -86,7 +88,11 @@ pub(super) fn run(args: ExecArgs, printer: Printer) -> Outcome {
 
 /// Why there is no outcome.
 enum Stopped {
+    /// `--wait` came to no good end: it has the codes of `wait-ready`.
+    Waiting(Error),
+    /// The call failed.
     Failed(Error),
+    /// A signal came.
     Interrupted(Failure),
 }
 
@@ -106,7 +112,9 @@ async fn call(
     if let Some(wait) = wait {
         let settings = WaitSettings { timeout: Duration::from_secs_f64(wait), ..WaitSettings::DEFAULT };
         tokio::select! {
-            ready = host::wait_ready(client, || host::engine::state(pod), &settings, |_| {}) => drop(ready?),
+            ready = host::wait_ready(client, || host::engine::state(pod), &settings, |_| {}) => {
+                drop(ready.map_err(Stopped::Waiting)?);
+            }
             exit = interrupts.next() => {
                 return Err(Stopped::Interrupted(Failure::interrupted("interrupted before the call was made", exit)));
             }

@@ -10,7 +10,7 @@ use crate::host::{Error, ErrorKind, Home, Pod, PodName};
 
 /// Use a pod: start it, wait for it, run things in it
 #[derive(Debug, clap::Args)]
-pub struct PodArgs {
+pub(super) struct PodArgs {
     #[command(subcommand)]
     command: PodCommand,
 }
@@ -38,7 +38,7 @@ impl PodChoice {
 
 impl PodArgs {
     /// Whether the chosen command was given `--json`.
-    pub fn is_json(&self) -> bool {
+    pub(super) fn is_json(&self) -> bool {
         match &self.command {
             PodCommand::Exec(args) => args.json,
             PodCommand::WaitReady(args) => args.json,
@@ -47,7 +47,7 @@ impl PodArgs {
     }
 }
 
-pub fn run(args: PodArgs) -> Outcome {
+pub(super) fn run(args: PodArgs) -> Outcome {
     let printer = Printer::new(args.is_json());
     match args.command {
         PodCommand::Exec(args) => exec::run(args, printer),

@@ -38,7 +38,7 @@ pub(super) struct WaitReadyArgs {
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
-struct Ready<'a> {
+struct Answer<'a> {
     ready: bool,
     elapsed_ms: u128,
     health: &'a Health,
@@ -62,7 +62,7 @@ pub(super) fn run(args: &WaitReadyArgs, printer: Printer) -> Outcome {
     display.end();
     let health = waited?;
     if printer.is_json() {
-        printer.json(&Ready { ready: true, elapsed_ms: begun.elapsed().as_millis(), health: &health });
+        printer.json(&Answer { ready: true, elapsed_ms: begun.elapsed().as_millis(), health: &health });
     } else {
         printer.line(&format!("ready after {:.1} s", begun.elapsed().as_secs_f64()));
     }

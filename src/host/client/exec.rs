@@ -26,7 +26,7 @@ use crate::protocol::{
 };
 
 /// The longest that any call is waited for: far over every agent's cap, and within what clocks can add.
-const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+const LONGEST: Duration = Duration::from_hours(366 * 24);
 
 /// The id of one call: 128 random bits.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -137,6 +137,8 @@ pub(super) fn seen_of(error: &(dyn StdError + 'static)) -> Seen {
             seen = Seen::Silent;
         } else if error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse) {
             seen = Seen::Foreign { status: None, what: "something that is not HTTP".to_owned() };
+        } else if error.is::<http_body_util::LengthLimitError>() {
+            seen = Seen::Foreign { status: None, what: "a body that is far too long".to_owned() };
         } else if let Some(error) = error.downcast_ref::<std::io::Error>() {
             match error.kind() {
                 std::io::ErrorKind::ConnectionRefused => return Seen::Refused,
