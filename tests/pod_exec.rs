@@ -96,6 +96,8 @@ fn arguments_become_the_call() {
     {
         drop(pod.exec(wrong).run().exits(2));
     }
+    let run = pod.exec(&["--stdin", "-"]).stdin(b"echo").run().exits(2);
+    assert!(run.stderr.contains("the input of a script, which is missing"), "{}", run.stderr);
 }
 
 /// A `while read` loop around the command keeps its lines: stdin that is not asked for is not touched.

@@ -217,9 +217,12 @@ async fn poll(
 async fn look(client: &AgentClient) -> Result<Seen> {
     let seen = client.health().await?;
     let Seen::Ready(health) = seen else { return Ok(seen) };
-    Ok(match client.check_token().await {
-        Ok(()) => Seen::Ready(health),
-        Err(error) => match error.kind() {
+    // a connection, its proof and the call: twice what a look takes
+    let checked = tokio::time::timeout(client.settings().health_deadline * 2, client.check_token()).await;
+    Ok(match checked {
+        Err(_) => Seen::Silent,
+        Ok(Ok(())) => Seen::Ready(health),
+        Ok(Err(error)) => match error.kind() {
             ErrorKind::TokenMismatch => Seen::TokenMismatch(health),
             ErrorKind::Refused => Seen::Refused,
             ErrorKind::Silent => Seen::Silent,

@@ -11,7 +11,7 @@ pub mod processes;
 pub mod wait;
 
 pub use agent::Agent;
-pub use cli::{Cli, Run};
+pub use cli::Cli;
 pub use http::Answer;
 pub use port::Port;
 pub use wait::wait_for;

@@ -30,7 +30,7 @@ Examples:
   podlink pod exec --json 'exit 7'                  one JSON object: rc, stdout, stderr, …")]
 pub(super) struct ExecArgs {
     /// The script
-    #[arg(value_name = "SCRIPT", required_unless_present = "argv", conflicts_with = "argv")]
+    #[arg(value_name = "SCRIPT", conflicts_with = "argv")]
     script: Option<String>,
     /// A program and its arguments, after `--`
     #[arg(value_name = "PROG", last = true)]
@@ -68,6 +68,7 @@ fn shell(text: &str) -> Result<Shell, String> {
 }
 
 pub(super) fn run(args: ExecArgs, printer: Printer) -> Outcome {
+    check(&args)?;
     let pod = args.pod.load()?;
     let wait = args.wait;
     let request = request_of(args)?;
@@ -138,13 +139,21 @@ async fn call(
     Err(Stopped::Interrupted(Failure::interrupted(said, exit)))
 }
 
+/// What clap cannot say well enough.
+fn check(args: &ExecArgs) -> Result<(), Failure> {
+    let hint = match args.script.as_deref() {
+        Some("-") => "a script is not read from stdin",
+        None if args.argv.is_empty() && args.stdin.is_some() => "--stdin is the input of a script, which is missing",
+        None if args.argv.is_empty() => "nothing to run",
+        _ => return Ok(()),
+    };
+    Err(Failure::usage(format!(
+        "{hint}; give the script as one argument, a program as `-- PROG ARGS`, a script file as `\"$(cat FILE)\"`"
+    )))
+}
+
 /// The call as the wire has it.
 fn request_of(args: ExecArgs) -> Result<ExecRequest, Failure> {
-    if args.script.as_deref() == Some("-") {
-        return Err(Failure::usage(
-            "the script is taken from the command line, not from stdin; give it as `\"$(cat)\"`",
-        ));
-    }
     let mut env = BTreeMap::new();
     for given in args.env {
         let (key, value) = match given.split_once('=') {

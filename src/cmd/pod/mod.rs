@@ -26,7 +26,7 @@ enum PodCommand {
 #[derive(Debug, clap::Args)]
 struct PodChoice {
     /// The pod's name
-    #[arg(long = "pod", value_name = "NAME", env = "PODLINK_POD", default_value = PodName::DEFAULT)]
+    #[arg(long = "pod", value_name = "NAME", env = "PODLINK_POD", hide_env_values = true, default_value = PodName::DEFAULT)]
     name: PodName,
 }
 
