@@ -86,7 +86,7 @@ impl CallTree {
         match &self.cgroup {
             // a zombie stays listed until it is reaped, and is dead all the same
             Some(cgroup) => cgroup.members().into_iter().filter(|pid| !is_zombie(*pid)).collect(),
-            None => process_table::members(&self.mark, self.leader.unwrap_or(0)),
+            None => process_table::members(&self.mark, self.leader),
         }
     }
 
