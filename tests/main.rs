@@ -13,4 +13,5 @@ mod house;
 mod pod_exec;
 mod powershell;
 mod support;
+mod vm;
 mod wait_ready;
