@@ -34,7 +34,7 @@ const LOBBY: usize = 64;
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Beyond the drain: for the kills after it, before the agent ends all the same.
-const KILL_MARGIN: Duration = Duration::from_secs(5);
+const KILL_MARGIN: Duration = Duration::from_secs(7);
 
 /// After an accept that failed for want of something (file descriptors, memory).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
