@@ -1,6 +1,7 @@
 //! `POST /exec`: from a body to a run, at most once for each request id, a bounded number at a time.
 
 mod answer;
+mod call;
 mod calls;
 mod request;
 mod settings;

@@ -11,7 +11,7 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use super::{answer::Finished, calls::Call, settings::Settings};
+use super::{answer::Finished, call::Call, settings::Settings};
 
 /// Ids of ended calls that are remembered; the oldest go first. At 100 bytes each, some 25 MB.
 const MOST_IDS: usize = 262_144;
