@@ -19,9 +19,9 @@ use tokio::{
 };
 
 use super::{
-    Config,
+    Config, calls,
     connection::{Peer, Standing, converse},
-    exec, gates,
+    gates,
     router::router,
     state::{AppState, Identity},
 };
@@ -55,7 +55,7 @@ pub async fn serve(
     ensure!(!listeners.is_empty(), "an agent needs an address to listen on");
     super::sys::raise_file_limit();
     let identity = Identity::generate()?;
-    let calls = exec::Calls::new(config.exec.clone(), identity.agent_id.clone())
+    let calls = calls::Calls::new(config.exec.clone(), identity.agent_id.clone())
         .await
         .context("cannot set up the running of calls")?;
     let mut background = JoinSet::new();

@@ -78,14 +78,14 @@ impl Calls {
         self.environs.trees.kind()
     }
 
-    pub(super) fn agent_id(&self) -> &str {
+    pub(in crate::guest) fn agent_id(&self) -> &str {
         &self.agent_id
     }
 
     /// Runs `spec`, or joins the run that an earlier request with the same id began, and waits for its end.
     ///
     /// Dropping the future is the caller's going away.
-    pub(super) async fn call(
+    pub(in crate::guest) async fn call(
         self: &Arc<Self>,
         request_id: &RequestId,
         digest: Digest,
@@ -120,7 +120,7 @@ impl Calls {
     }
 
     /// Ends the call with this request id and waits until it has; `false` where none is known.
-    pub(super) async fn cancel(&self, id: &str) -> bool {
+    pub(in crate::guest) async fn cancel(&self, id: &str) -> bool {
         let known = self.table().named(id);
         match known {
             Known::Nothing | Known::Another => false,
