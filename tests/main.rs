@@ -9,8 +9,11 @@
 
 mod client;
 mod exec;
+mod help;
 mod house;
+mod openapi;
 mod pod_exec;
 mod powershell;
+mod readme;
 mod support;
 mod wait_ready;

@@ -8,6 +8,7 @@ pub mod fake;
 pub mod http;
 pub mod port;
 pub mod processes;
+pub mod schema;
 pub mod wait;
 
 pub use agent::Agent;
