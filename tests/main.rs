@@ -9,9 +9,12 @@
 
 mod client;
 mod exec;
+mod help;
 mod house;
+mod openapi;
 mod pod_exec;
 mod powershell;
+mod readme;
 mod support;
 mod vm;
 mod wait_ready;

@@ -9,6 +9,7 @@ pub mod http;
 pub mod port;
 pub mod processes;
 pub mod vm;
+pub mod schema;
 pub mod wait;
 
 pub use agent::Agent;
