@@ -9,6 +9,7 @@ mod exit;
 mod output;
 mod pod;
 mod report;
+mod runtime;
 mod setup;
 
 use clap::{Parser, Subcommand};
