@@ -4,8 +4,8 @@ use super::Outcome;
 
 /// Do the main job on a temporary pod of this machine
 #[derive(Debug, clap::Args)]
-pub struct DemoArgs {}
+pub(super) struct DemoArgs {}
 
-pub fn run(_args: DemoArgs) -> Outcome {
+pub(super) fn run(_args: DemoArgs) -> Outcome {
     Ok(super::Exit::SUCCESS)
 }

@@ -25,6 +25,8 @@ impl Exit {
     pub const FAILED: Self = Self(125);
     /// Ctrl-C: 128 + SIGINT.
     pub const INTERRUPTED: Self = Self(130);
+    /// SIGTERM: 128 + its number.
+    pub const TERMINATED: Self = Self(143);
 
     /// The remote program's own code: above 255 its low byte, or 1 where that would be 0.
     ///

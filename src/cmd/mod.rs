@@ -9,7 +9,6 @@ mod exit;
 mod output;
 mod pod;
 mod report;
-mod runtime;
 mod setup;
 
 use clap::{Parser, Subcommand};

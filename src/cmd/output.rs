@@ -8,46 +8,46 @@ use serde::Serialize;
 ///
 /// Its methods take `self` although most need nothing of it: whoever prints has been handed the right to.
 #[derive(Debug, Clone, Copy)]
-pub struct Printer {
+pub(super) struct Printer {
     json: bool,
 }
 
 #[expect(clippy::unused_self, reason = "see the type")]
 impl Printer {
     /// A printer for people, or for machines.
-    pub const fn new(json: bool) -> Self {
+    pub(super) const fn new(json: bool) -> Self {
         Self { json }
     }
 
     /// Whether `--json` was given.
-    pub const fn is_json(self) -> bool {
+    pub(super) const fn is_json(self) -> bool {
         self.json
     }
 
     /// Whether progress may draw over itself: a terminal is on stderr and no machine reads along.
-    pub fn is_interactive(self) -> bool {
+    pub(super) fn is_interactive(self) -> bool {
         !self.json && io::stderr().is_terminal()
     }
 
     /// A line of data on stdout.
-    pub fn line(self, text: &str) {
+    pub(super) fn line(self, text: &str) {
         self.bytes(format!("{text}\n").as_bytes());
     }
 
     /// Data on stdout, as it is.
-    pub fn bytes(self, bytes: &[u8]) {
+    pub(super) fn bytes(self, bytes: &[u8]) {
         let mut stdout = io::stdout().lock();
         end_if_nobody_reads(stdout.write_all(bytes).and_then(|()| stdout.flush()));
     }
 
     /// The remote program's stderr, as it is.
-    pub fn error_bytes(self, bytes: &[u8]) {
+    pub(super) fn error_bytes(self, bytes: &[u8]) {
         let mut stderr = io::stderr().lock();
         end_if_nobody_reads(stderr.write_all(bytes).and_then(|()| stderr.flush()));
     }
 
     /// One JSON value on stdout, on one line.
-    pub fn json(self, value: &impl Serialize) {
+    pub(super) fn json(self, value: &impl Serialize) {
         match serde_json::to_string(value) {
             Ok(text) => self.line(&text),
             Err(error) => self.error(&format!("could not write the answer as JSON: {error}")),
@@ -55,12 +55,12 @@ impl Printer {
     }
 
     /// A line for the person in front, on stderr.
-    pub fn note(self, text: &str) {
+    pub(super) fn note(self, text: &str) {
         end_if_nobody_reads(writeln!(io::stderr().lock(), "{text}"));
     }
 
     /// The line that says why the command failed.
-    pub fn error(self, text: &str) {
+    pub(super) fn error(self, text: &str) {
         // what comes from the guest or from an engine may hold line ends: the rule is one line
         let text =
             text.split(['\r', '\n']).map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
@@ -69,7 +69,7 @@ impl Printer {
 }
 
 /// Text that came from a guest or another program, made safe for a terminal: no control characters.
-pub fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
 }
 

@@ -7,7 +7,7 @@ use crate::host;
 
 /// A failed command: what, why, what to do, and how the process ends.
 #[derive(Debug)]
-pub struct Failure {
+pub(super) struct Failure {
     code: &'static str,
     detail: String,
     hint: Option<String>,
@@ -26,12 +26,23 @@ struct FailureJson<'a> {
 
 impl Failure {
     /// A failure of the command line itself, found after clap was content with it.
-    pub fn usage(detail: impl Into<String>) -> Self {
+    pub(super) fn usage(detail: impl Into<String>) -> Self {
         Self { code: "usage", detail: detail.into(), hint: None, exit: Exit::USAGE }
     }
 
+    /// The command was asked to end by a signal.
+    pub(super) fn interrupted(detail: impl Into<String>, exit: Exit) -> Self {
+        Self { code: host::ErrorKind::Interrupted.as_str(), detail: detail.into(), hint: None, exit }
+    }
+
+    /// The same, ending with another code.
+    #[must_use]
+    pub(super) fn exiting(self, exit: Exit) -> Self {
+        Self { exit, ..self }
+    }
+
     /// Prints it: one line on stderr, or with `--json` the object on stdout.
-    pub fn report(&self, printer: Printer) -> Exit {
+    pub(super) fn report(&self, printer: Printer) -> Exit {
         if printer.is_json() {
             printer.json(&FailureJson {
                 error: self.code,

@@ -5,9 +5,12 @@ use std::{fmt::Write as _, path::PathBuf};
 use clap::ValueEnum;
 use serde::Serialize;
 
-use super::{Exit, Outcome, output::Printer, runtime::block_on};
+use super::{
+    Exit, Failure, Outcome, Printer,
+    pod::{PodChoice, block_on},
+};
 use crate::host::{
-    EngineKind, GuestOs, Home, PodName,
+    EngineKind, GuestOs, Home,
     setup::{self, Change, EngineChoice, Plan, SetupRequest, SetupSettings},
 };
 
@@ -23,9 +26,8 @@ Examples:
   podlink setup --pod lab --engine local          a pod without a container: scripts run on this machine
   podlink setup --guest linux --image docker.io/qemux/qemu:7.29")]
 pub(super) struct SetupArgs {
-    /// The pod's name
-    #[arg(long, env = "PODLINK_POD", default_value = PodName::DEFAULT, value_name = "NAME")]
-    pod: PodName,
+    #[command(flatten)]
+    pod: PodChoice,
     /// What runs it; for a new pod auto, which means podman where it is found, else docker, and never local
     #[arg(long, value_name = "ENGINE")]
     engine: Option<EngineArg>,
@@ -141,11 +143,11 @@ pub(super) fn run(args: SetupArgs) -> Outcome {
     };
     let plan = block_on(async {
         let settings = SetupSettings::DEFAULT;
-        Ok(if args.dry_run {
-            setup::dry_run(&home, &args.pod, &request, &settings).await?
+        if args.dry_run {
+            setup::dry_run(&home, &args.pod.name, &request, &settings).await.map_err(Failure::from)
         } else {
-            setup::run(&home, &args.pod, &request, &settings).await?
-        })
+            setup::run(&home, &args.pod.name, &request, &settings).await.map_err(Failure::from)
+        }
     })?;
     if printer.is_json() {
         print_json(printer, &plan, args.dry_run);
@@ -188,9 +190,9 @@ fn print_text(printer: Printer, plan: &Plan, dry_run: bool) {
     }
     let summary = summary(plan, dry_run).unwrap_or_default();
     if dry_run {
-        printer.note(&summary)
+        printer.note(&summary);
     } else {
-        printer.line(&summary)
+        printer.line(&summary);
     }
     for note in &plan.notes {
         printer.note(&format!("note: {note}"));

@@ -84,7 +84,7 @@ mod tests {
             let broken = good.replace("127.0.0.1:3390:3389/udp", wide);
             assert!(matches!(check_legs(&broken, 18765), Err(LegError::BeyondLoopback { .. })), "{wide}");
         }
-        assert_eq!(check_legs("services: {}\n", 1).is_err(), true);
+        assert!(check_legs("services: {}\n", 1).is_err());
         assert_eq!(check_legs("[", 1), Err(LegError::Unreadable));
     }
 }

@@ -13,6 +13,7 @@ use crate::protocol::{ErrorBody, ErrorCode};
 pub struct GuestError {
     body: Box<ErrorBody>,
     retry_after_secs: Option<u32>,
+    closing: bool,
     cause: Option<anyhow::Error>,
 }
 
@@ -20,12 +21,12 @@ impl GuestError {
     /// An error with its code and one sentence for the caller.
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         let body = ErrorBody { detail: Some(detail.into()), ..ErrorBody::new(code) };
-        Self { body: Box::new(body), retry_after_secs: None, cause: None }
+        Self { body: Box::new(body), retry_after_secs: None, closing: false, cause: None }
     }
 
     /// An error with its whole body.
     pub fn with_body(body: ErrorBody) -> Self {
-        Self { body: Box::new(body), retry_after_secs: None, cause: None }
+        Self { body: Box::new(body), retry_after_secs: None, closing: false, cause: None }
     }
 
     /// Adds what the caller can do.
@@ -49,6 +50,13 @@ impl GuestError {
         self
     }
 
+    /// Tells the caller that the connection ends with this answer: the rest of its body is not read.
+    #[must_use]
+    pub const fn closing(mut self) -> Self {
+        self.closing = true;
+        self
+    }
+
     /// Which error it is.
     pub const fn code(&self) -> ErrorCode {
         self.body.error
@@ -68,6 +76,9 @@ impl IntoResponse for GuestError {
         }
         if let Some(seconds) = self.retry_after_secs {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+        }
+        if self.closing {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
     }

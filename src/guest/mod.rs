@@ -1,8 +1,45 @@
 //! The agent: admission, readiness gates, exec.
+//!
+//! [`claim`] binds the addresses, or finds that an agent runs there already; [`serve`] answers on what it has bound
+//! until it is told to stop. The rest is what a front end needs around them: [`Config`], the log, the signals.
 
+mod account;
+mod admit;
+mod bind;
+pub mod calls;
+mod config;
+mod connection;
 mod error;
+mod exec;
 mod extract;
+mod gates;
+mod health;
+mod hosts;
+mod ids;
+mod log;
+mod network;
+mod pid_file;
+mod process;
 mod request_id;
+mod router;
+mod second;
+mod server;
+mod signals;
+mod stamp;
+mod state;
 mod sys;
+mod transport;
+mod whoami;
 
+pub use bind::{BindError, Claim, claim};
+pub use config::{Config, Deadlines};
 pub use error::GuestError;
+pub use hosts::{HostName, MalformedHost, MalformedOrigin, Origin};
+pub use log::{LogFormat, LogGuard, start_log};
+pub use network::{MalformedNetwork, Network};
+pub use pid_file::{PidFile, PidFileError};
+pub use server::serve;
+pub use signals::{Signal, Signals};
+pub use sys::{default_runs_dir, default_token_file, drain_loop};
+
+use ids::random_hex;

@@ -2,6 +2,8 @@
 
 use std::{error::Error as StdError, fmt};
 
+use crate::protocol::ErrorBody;
+
 /// The result of the host's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -14,6 +16,7 @@ pub struct Error {
     detail: String,
     hint: Option<String>,
     source: Option<Box<dyn StdError + Send + Sync>>,
+    answer: Option<Box<ErrorBody>>,
 }
 
 /// What a caller may want to tell apart.
@@ -96,7 +99,7 @@ impl ErrorKind {
 impl Error {
     /// A failure of this kind, said in one sentence.
     pub fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into(), hint: None, source: None }
+        Self { kind, detail: detail.into(), hint: None, source: None, answer: None }
     }
 
     /// Adds what to do; commands to type stand in backticks.
@@ -111,6 +114,18 @@ impl Error {
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
+    }
+
+    /// Adds the agent's own words.
+    #[must_use]
+    pub fn with_answer(mut self, answer: ErrorBody) -> Self {
+        self.answer = Some(Box::new(answer));
+        self
+    }
+
+    /// The agent's own words, where it was the agent that refused; a call that it ended has its output in them.
+    pub fn answer(&self) -> Option<&ErrorBody> {
+        self.answer.as_deref()
     }
 
     /// What kind it is.

@@ -44,12 +44,11 @@ impl Token {
     pub fn parse(text: &[u8]) -> Result<Self, MalformedToken> {
         let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii();
         let mut bytes = [0; 32];
-        match hex::decode_to_slice(text, &mut bytes) {
-            Ok(()) => Ok(Self(bytes)),
-            Err(_) => {
-                bytes.zeroize();
-                Err(MalformedToken { len: text.len() })
-            }
+        if let Ok(()) = hex::decode_to_slice(text, &mut bytes) {
+            Ok(Self(bytes))
+        } else {
+            bytes.zeroize();
+            Err(MalformedToken { len: text.len() })
         }
     }
 

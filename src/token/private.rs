@@ -55,7 +55,7 @@ pub fn ensure_private_dir(path: &Path) -> Result<(), TokenError> {
             return Ok(());
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(named(error, "make the folder", path)),
+        Err(error) => return Err(named(&error, "make the folder", path)),
     }
     let meta = fs_err::symlink_metadata(path)?;
     if meta.file_type().is_symlink() {
@@ -90,9 +90,9 @@ pub fn open_private(path: &Path, owners: Owners) -> Result<File, TokenError> {
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
             return Err(TokenError::Symlink { path: path.to_owned() });
         }
-        Err(error) => return Err(named(error, "open", path)),
+        Err(error) => return Err(named(&error, "open", path)),
     };
-    let meta = file.metadata().map_err(|error| named(error, "look at", path))?;
+    let meta = file.metadata().map_err(|error| named(&error, "look at", path))?;
     if !meta.is_file() {
         return Err(TokenError::WrongKind { path: path.to_owned(), expected: "regular file" });
     }
@@ -120,7 +120,7 @@ pub fn replace_private(path: &Path, content: &[u8]) -> Result<(), TokenError> {
         return Err(TokenError::Symlink { path: path.to_owned() });
     }
     let temporary = write_temporary(path, content)?;
-    temporary.persist(path).map_err(|error| named(error.error, "replace", path))?;
+    temporary.persist(path).map_err(|error| named(&error.error, "replace", path))?;
     sync_folder_of(path)
 }
 
@@ -133,7 +133,7 @@ pub(super) fn create_private(path: &Path, content: &[u8]) -> Result<bool, TokenE
             Ok(true)
         }
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(named(error.error, "create", path)),
+        Err(error) => Err(named(&error.error, "create", path)),
     }
 }
 
@@ -143,25 +143,25 @@ fn write_temporary(path: &Path, content: &[u8]) -> Result<tempfile::NamedTempFil
     let mut temporary = tempfile::Builder::new()
         .prefix(".tmp")
         .tempfile_in(folder)
-        .map_err(|error| named(error, "write into the folder", folder))?;
+        .map_err(|error| named(&error, "write into the folder", folder))?;
     temporary
         .write_all(content)
         .and_then(|()| temporary.as_file().sync_all())
-        .map_err(|error| named(error, "write", path))?;
+        .map_err(|error| named(&error, "write", path))?;
     Ok(temporary)
 }
 
 /// A rename is on disk only once its folder is.
 fn sync_folder_of(path: &Path) -> Result<(), TokenError> {
     let folder = folder_of(path);
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| named(error, "sync the folder", folder))
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| named(&error, "sync the folder", folder))
 }
 
 fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn named(error: io::Error, what: &str, path: &Path) -> TokenError {
+fn named(error: &io::Error, what: &str, path: &Path) -> TokenError {
     TokenError::Io(io::Error::new(error.kind(), format!("could not {what} {}: {error}", path.display())))
 }
 

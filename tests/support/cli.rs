@@ -42,7 +42,7 @@ impl Cli {
     }
 
     pub fn stdin(mut self, input: &[u8]) -> Self {
-        self.stdin = input.to_owned();
+        input.clone_into(&mut self.stdin);
         self
     }
 

@@ -1,11 +1,18 @@
 //! The harness: the real executable, real sockets, folders of its own for each test.
 
-#![allow(dead_code, reason = "each test module uses its own part of the harness")]
+#![allow(dead_code, unreachable_pub, reason = "each test module uses its own part of the harness")]
 
+pub mod agent;
 pub mod cli;
+pub mod fake;
+pub mod http;
 pub mod port;
+pub mod processes;
+pub mod schema;
 pub mod wait;
 
-pub use cli::{Cli, Run};
+pub use agent::Agent;
+pub use cli::Cli;
+pub use http::Answer;
 pub use port::Port;
 pub use wait::wait_for;

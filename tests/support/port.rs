@@ -18,7 +18,9 @@ impl Port {
         let folder = std::env::temp_dir().join("podlink-test-ports");
         std::fs::create_dir_all(&folder).unwrap();
         // start at a different place in each process and call: fewer collisions to step over
-        let start = std::process::id().wrapping_mul(31).wrapping_add(COUNTER.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+        let start = std::process::id()
+            .wrapping_mul(31)
+            .wrapping_add(COUNTER.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
         for step in 0..10_000 {
             let number = 20_000 + u16::try_from((start + step) % 10_000).unwrap();
             let lock = File::create(folder.join(number.to_string())).unwrap();

@@ -1,11 +1,29 @@
 //! `podlink agent …`: what runs in the guest.
 
+mod drain;
+mod serve;
+
+use clap::{Args, Subcommand};
+
 use super::Outcome;
 
 /// Run in the guest: the agent
-#[derive(Debug, clap::Args)]
-pub struct AgentArgs {}
+#[derive(Debug, Args)]
+pub(super) struct AgentArgs {
+    #[command(subcommand)]
+    command: Command,
+}
 
-pub fn run(_args: AgentArgs) -> Outcome {
-    Ok(super::Exit::SUCCESS)
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(Box<serve::ServeArgs>),
+    #[command(hide = true)]
+    Drain(drain::DrainArgs),
+}
+
+pub(super) fn run(args: AgentArgs) -> Outcome {
+    match args.command {
+        Command::Serve(args) => serve::run(*args),
+        Command::Drain(args) => drain::run(args),
+    }
 }

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::super::{Exit, Outcome, output::Printer, runtime::block_on};
+use super::{Exit, Failure, Outcome, PodChoice, Printer, block_on, signal::Interrupts};
 use crate::host::{
-    EngineKind, Home, Pod, PodName,
+    EngineKind,
     engine::{self, EngineSettings, Stopped},
 };
 
@@ -18,9 +18,8 @@ Examples:
   podlink pod down
   podlink pod down --pod lab --json")]
 pub(super) struct DownArgs {
-    /// The pod's name
-    #[arg(long, env = "PODLINK_POD", default_value = PodName::DEFAULT, value_name = "NAME")]
-    pod: PodName,
+    #[command(flatten)]
+    pod: PodChoice,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -34,10 +33,12 @@ struct DownJson<'a> {
     killed: bool,
 }
 
-pub(super) fn run(args: DownArgs) -> Outcome {
-    let printer = Printer::new(args.json);
-    let pod = Pod::load(&Home::from_env()?, &args.pod)?;
-    let stopped = block_on(async { Ok(engine::down(&pod, &EngineSettings::DEFAULT).await?) })?;
+pub(super) fn run(args: &DownArgs, printer: Printer) -> Outcome {
+    let pod = args.pod.load()?;
+    let stopped = block_on(async {
+        let mut interrupts = Interrupts::catch()?;
+        interrupts.or(async { engine::down(&pod, &EngineSettings::DEFAULT).await.map_err(Failure::from) }).await
+    })?;
     if printer.is_json() {
         printer.json(&DownJson {
             pod: pod.name().as_str(),

@@ -1,11 +1,14 @@
 //! `podlink pod …`: what is done with a pod that `setup` has made.
 
 mod down;
+mod exec;
+mod signal;
+mod status;
 mod up;
+mod wait_ready;
 
-use clap::Subcommand;
-
-use super::Outcome;
+use super::{Exit, Failure, Outcome, Printer};
+use crate::host::{Error, ErrorKind, Home, Pod, PodName};
 
 /// Use a pod: start it, wait for it, run things in it
 #[derive(Debug, clap::Args)]
@@ -14,10 +17,27 @@ pub(super) struct PodArgs {
     command: PodCommand,
 }
 
-#[derive(Debug, Subcommand)]
+#[derive(Debug, clap::Subcommand)]
 enum PodCommand {
     Up(up::UpArgs),
+    Exec(exec::ExecArgs),
+    WaitReady(wait_ready::WaitReadyArgs),
+    Status(status::StatusArgs),
     Down(down::DownArgs),
+}
+
+/// Which pod.
+#[derive(Debug, clap::Args)]
+pub(super) struct PodChoice {
+    /// The pod's name
+    #[arg(long = "pod", value_name = "NAME", env = "PODLINK_POD", hide_env_values = true, default_value = PodName::DEFAULT)]
+    pub(super) name: PodName,
+}
+
+impl PodChoice {
+    fn load(&self) -> Result<Pod, Error> {
+        Pod::load(&Home::from_env()?, &self.name)
+    }
 }
 
 impl PodArgs {
@@ -25,14 +45,38 @@ impl PodArgs {
     pub(super) fn is_json(&self) -> bool {
         match &self.command {
             PodCommand::Up(args) => args.json,
+            PodCommand::Exec(args) => args.json,
+            PodCommand::WaitReady(args) => args.json,
+            PodCommand::Status(args) => args.json,
             PodCommand::Down(args) => args.json,
         }
     }
 }
 
 pub(super) fn run(args: PodArgs) -> Outcome {
+    let printer = Printer::new(args.is_json());
     match args.command {
-        PodCommand::Up(args) => up::run(args),
-        PodCommand::Down(args) => down::run(args),
+        PodCommand::Up(args) => up::run(&args, printer),
+        PodCommand::Exec(args) => exec::run(args, printer),
+        PodCommand::WaitReady(args) => wait_ready::run(&args, printer),
+        PodCommand::Status(args) => status::run(&args, printer),
+        PodCommand::Down(args) => down::run(&args, printer),
+    }
+}
+
+/// Runs one command's future to its end, on this thread.
+pub(super) fn block_on<T, E: From<Error>>(future: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::new(ErrorKind::Internal, "could not start the runtime").with_source(error))?;
+    runtime.block_on(future)
+}
+
+/// A number of seconds on the command line.
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds.is_finite() && seconds > 0.0 && seconds <= 1e9 => Ok(seconds),
+        _ => Err("not a number of seconds above 0".to_owned()),
     }
 }

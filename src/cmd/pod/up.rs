@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::super::{Exit, Outcome, output::Printer, runtime::block_on};
+use super::{Exit, Failure, Outcome, PodChoice, Printer, block_on, signal::Interrupts};
 use crate::host::{
-    EngineKind, Home, Pod, PodName,
+    EngineKind,
     engine::{self, EngineSettings, Started},
 };
 
@@ -18,9 +18,8 @@ Examples:
   podlink pod up
   podlink pod up --pod lab && podlink pod wait-ready --pod lab")]
 pub(super) struct UpArgs {
-    /// The pod's name
-    #[arg(long, env = "PODLINK_POD", default_value = PodName::DEFAULT, value_name = "NAME")]
-    pod: PodName,
+    #[command(flatten)]
+    pod: PodChoice,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -35,13 +34,15 @@ struct UpJson<'a> {
     address: String,
 }
 
-pub(super) fn run(args: UpArgs) -> Outcome {
-    let printer = Printer::new(args.json);
-    let pod = Pod::load(&Home::from_env()?, &args.pod)?;
+pub(super) fn run(args: &UpArgs, printer: Printer) -> Outcome {
+    let pod = args.pod.load()?;
     if pod.settings().engine != EngineKind::Local && printer.is_interactive() {
         printer.note("starting; the first time the image is pulled, which takes minutes");
     }
-    let started = block_on(async { Ok(engine::up(&pod, &EngineSettings::DEFAULT).await?) })?;
+    let started = block_on(async {
+        let mut interrupts = Interrupts::catch()?;
+        interrupts.or(async { engine::up(&pod, &EngineSettings::DEFAULT).await.map_err(Failure::from) }).await
+    })?;
     if printer.is_json() {
         printer.json(&UpJson {
             pod: pod.name().as_str(),

@@ -1,1 +1,25 @@
 //! The Unix half: Linux first, with what every Unix has as the fallback.
+
+mod account;
+mod cgroup;
+mod drain;
+mod files;
+mod pipe;
+mod process_table;
+mod shell;
+mod signals;
+mod socket;
+mod spawn;
+mod tree;
+
+pub(in crate::guest) use account::account;
+pub(in crate::guest) use drain::Drainer;
+pub use drain::drain_loop;
+pub(in crate::guest) use files::{create_private, create_private_dir, open_private_append};
+pub use files::{default_runs_dir, default_token_file};
+pub(in crate::guest) use pipe::OutputPipe;
+pub(in crate::guest) use shell::interpreter;
+pub(in crate::guest) use signals::Signals;
+pub(in crate::guest) use socket::{connection_limit, keep_alive, set_reuse_address, set_v6_only};
+pub(in crate::guest) use spawn::{leader_signal, raise_file_limit};
+pub(in crate::guest) use tree::{CallTree, TreeHome};

@@ -1,0 +1,229 @@
+//! `podlink agent serve`.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use clap::Args;
+use tokio::sync::oneshot;
+
+use super::super::{Exit, Outcome, Printer};
+use crate::{
+    guest::{self, Claim, Config, Deadlines, HostName, LogFormat, Network, Origin, PidFile, Signals, calls::Settings},
+    protocol::DEFAULT_PORT,
+};
+
+/// How long the end of the process waits for threads that hang in a system call.
+const RUNTIME_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Answer calls until told to stop
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  podlink agent serve                                     on loopback, for this machine alone
+  podlink agent serve --listen 0.0.0.0:8765 \\
+      --token-file /oem/agent_token.txt \\
+      --ready-file /var/lib/podlink/install.done          in a guest, ready once its installation is done")]
+pub(super) struct ServeArgs {
+    /// Address and port to listen on (can be repeated)
+    #[arg(long, value_name = "ADDRESS", default_values_t = [SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))])]
+    listen: Vec<SocketAddr>,
+
+    /// File with the token; waited for while it is missing
+    ///
+    /// Where it is not given: /`etc/podlink/agent_token.txt` for root, else `podlink/agent_token.txt` in the user's
+    /// configuration folder.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
+    /// File that has to be there before calls are served (can be repeated)
+    ///
+    /// While it is missing, a file of the same name with .failed after it, or in place of its extension, says that it
+    /// never will be; its text is told as the reason.
+    #[arg(long, value_name = "FILE")]
+    ready_file: Vec<PathBuf>,
+
+    /// Name besides localhost that requests may call the agent by (can be repeated)
+    #[arg(long, value_name = "HOST")]
+    allow_host: Vec<HostName>,
+
+    /// Web origin whose requests are let through (can be repeated)
+    #[arg(long, value_name = "ORIGIN")]
+    allow_origin: Vec<Origin>,
+
+    /// Network that connections may come from (can be repeated)
+    ///
+    /// Where none is given: loopback, and private networks as well once the agent listens beyond loopback.
+    #[arg(long, value_name = "CIDR")]
+    allow_peer: Vec<Network>,
+
+    /// Calls that run at one time [default: 4 for each core, at least 16]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    exec_slots: Option<usize>,
+
+    /// Calls that may wait for a slot
+    #[arg(long, value_name = "N", default_value_t = 1024)]
+    exec_queue: usize,
+
+    /// Longest time-out that a call may ask for, in seconds
+    #[arg(long, value_name = "SECS", default_value_t = 3600, value_parser = clap::value_parser!(u64).range(1..=31_536_000))]
+    exec_timeout_cap: u64,
+
+    /// How long running calls may go on after SIGTERM, in seconds
+    #[arg(long, value_name = "SECS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(..=86_400))]
+    drain: u64,
+
+    /// File to append the log to, instead of stderr; `PODLINK_LOG` sets what is logged (info, debug, …)
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
+
+    /// How a line of the log looks
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: Format,
+
+    /// File to hold locked, with the pid in it, while the agent lives
+    #[arg(long, value_name = "FILE", hide = true)]
+    pid_file: Option<PathBuf>,
+
+    /// Folder for the files of runs
+    #[arg(long, value_name = "DIR", hide = true)]
+    runs_dir: Option<PathBuf>,
+
+    /// Between asking a process to end and ending it, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 250, hide = true, value_parser = clap::value_parser!(u64).range(..=60_000))]
+    kill_grace: u64,
+
+    /// Tell calls' processes apart by their environment, even where control groups can be written
+    #[arg(long, hide = true)]
+    no_cgroups: bool,
+
+    #[command(flatten)]
+    patience: PatienceArgs,
+}
+
+/// Deadlines that only tests have a reason to change, in milliseconds.
+#[derive(Debug, Args)]
+struct PatienceArgs {
+    #[arg(long, value_name = "MS", hide = true)]
+    header_deadline: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
+    body_stall: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
+    body_deadline: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
+    write_stall: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
+    exec_queue_wait: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
+    orphan_grace: Option<u64>,
+    #[arg(long, value_name = "N", hide = true)]
+    max_connections: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1".to_owned()),
+        Ok(count) => Ok(count),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+impl ServeArgs {
+    fn config(&self) -> anyhow::Result<Config> {
+        let token_file = match &self.token_file {
+            Some(path) => path.clone(),
+            None => guest::default_token_file().context("no home folder is known; name the token's --token-file")?,
+        };
+        let defaults = Config::new(token_file, &self.listen);
+        let or = |ms: Option<u64>, default| ms.map_or(default, Duration::from_millis);
+        Ok(Config {
+            ready_files: self.ready_file.clone(),
+            allow_hosts: self.allow_host.clone(),
+            allow_origins: self.allow_origin.clone(),
+            allow_peers: if self.allow_peer.is_empty() { defaults.allow_peers } else { self.allow_peer.clone() },
+            exec: Settings {
+                slots: self.exec_slots.unwrap_or(defaults.exec.slots),
+                queue: self.exec_queue,
+                queue_wait: or(self.patience.exec_queue_wait, defaults.exec.queue_wait),
+                timeout_cap: Duration::from_secs(self.exec_timeout_cap),
+                kill_grace: Duration::from_millis(self.kill_grace),
+                orphan_grace: or(self.patience.orphan_grace, defaults.exec.orphan_grace),
+                runs_dir: self.runs_dir.clone().unwrap_or(defaults.exec.runs_dir),
+                use_cgroups: !self.no_cgroups,
+                // what Linux calls it stays right when the file is replaced by a newer version
+                drainer: std::env::current_exe().ok(),
+                ..defaults.exec
+            },
+            drain: Duration::from_secs(self.drain),
+            max_connections: self.patience.max_connections.unwrap_or(defaults.max_connections),
+            deadlines: Deadlines {
+                header: or(self.patience.header_deadline, defaults.deadlines.header),
+                body_stall: or(self.patience.body_stall, defaults.deadlines.body_stall),
+                body_total: or(self.patience.body_deadline, defaults.deadlines.body_total),
+                write_stall: or(self.patience.write_stall, defaults.deadlines.write_stall),
+                ..defaults.deadlines
+            },
+            ..defaults
+        })
+    }
+}
+
+pub(super) fn run(args: ServeArgs) -> Outcome {
+    let format = match args.log_format {
+        Format::Text => LogFormat::Text,
+        Format::Json => LogFormat::Json,
+    };
+    let _log = guest::start_log(args.log_file.as_deref(), format)?;
+    let config = args.config()?;
+    let log_file = args.log_file.clone();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the agent's threads")?;
+    let outcome = runtime.block_on(serve(args, config));
+    if let (Err(error), Some(_)) = (&outcome, &log_file) {
+        // whoever started the agent may read its log alone
+        tracing::error!("{error:#}");
+    }
+    runtime.shutdown_timeout(RUNTIME_PATIENCE);
+    Ok(outcome?)
+}
+
+async fn serve(args: ServeArgs, config: Config) -> anyhow::Result<Exit> {
+    // before anything can be found by others: who waits for the agent may want to end it at once
+    let mut signals = Signals::listen().context("cannot listen for signals")?;
+    let listeners = match guest::claim(&args.listen).await? {
+        Claim::Bound(listeners) => listeners,
+        Claim::AlreadyRuns { address, agent_id, version } => {
+            let line = format!("an agent already runs and answers on {address} (agent {agent_id}, version {version})");
+            tracing::info!("{line}");
+            Printer::new(false).line(&line);
+            return Ok(Exit::SUCCESS);
+        }
+    };
+    let _pid_file = args.pid_file.as_deref().map(PidFile::take).transpose()?;
+
+    let (stop, stopped) = oneshot::channel::<()>();
+    let second_signal = async {
+        signals.next().await;
+        drop(stop);
+        signals.next().await
+    };
+    tokio::select! {
+        served = guest::serve(config, listeners, async { stopped.await.unwrap_or(()) }) => {
+            served?;
+            Ok(Exit::SUCCESS)
+        }
+        signal = second_signal => {
+            tracing::warn!(?signal, "told twice: ending at once");
+            Ok(Exit(128 + signal.number()))
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The agent's addresses: bound, or found to be held by an agent that runs already.
+
+use std::{
+    io,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use tokio::net::{TcpListener, TcpSocket};
+
+use super::second::{Occupant, look};
+
+/// Connections that the system holds for us while we are busy.
+const BACKLOG: u32 = 1024;
+
+/// How long an agent that is going down is waited for: its default drain, and the kills after it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What came of claiming the addresses.
+#[derive(Debug)]
+pub enum Claim {
+    /// They are ours.
+    Bound(Vec<TcpListener>),
+    /// An agent runs there and answers.
+    AlreadyRuns {
+        /// Where.
+        address: SocketAddr,
+        /// Which one.
+        agent_id: String,
+        /// Its version.
+        version: String,
+    },
+}
+
+/// Why the addresses could not be claimed.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// Another program holds the port.
+    #[error(
+        "port {} on {} is held by another program ({what}); stop it, or choose another port with --listen",
+        address.port(), address.ip()
+    )]
+    Taken {
+        /// The address.
+        address: SocketAddr,
+        /// What was seen of the other program.
+        what: &'static str,
+    },
+    /// The system refused.
+    #[error("cannot listen on {address}")]
+    Refused {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Binds all the addresses, or none.
+///
+/// An agent that is found going down is waited for.
+///
+/// # Errors
+/// When another program holds one of them, or the system refuses.
+pub async fn claim(addresses: &[SocketAddr]) -> Result<Claim, BindError> {
+    let patience = Instant::now() + PATIENCE;
+    loop {
+        let (address, error) = match bind_all(addresses) {
+            Ok(listeners) => return Ok(Claim::Bound(listeners)),
+            Err(failed) => failed,
+        };
+        if error.kind() != io::ErrorKind::AddrInUse {
+            return Err(BindError::Refused { address, source: error });
+        }
+        match look(address).await {
+            Occupant::Agent { agent_id, version } => {
+                return Ok(Claim::AlreadyRuns { address, agent_id, version });
+            }
+            Occupant::Leaving | Occupant::Nobody if Instant::now() < patience => {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            Occupant::Leaving => return Err(BindError::Taken { address, what: "an agent that is going down" }),
+            Occupant::Nobody => return Err(BindError::Taken { address, what: "it refuses connections" }),
+            Occupant::Silent => return Err(BindError::Taken { address, what: "it does not answer" }),
+            Occupant::Foreign => return Err(BindError::Taken { address, what: "it does not answer as an agent does" }),
+        }
+    }
+}
+
+fn bind_all(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, (SocketAddr, io::Error)> {
+    let bind = |address: &SocketAddr| {
+        // [::] takes IPv4 connections too, unless an address of its own was given for those
+        let v6_only = addresses.iter().any(|other| other.is_ipv4() && other.port() == address.port());
+        bind_one(*address, v6_only).map_err(|error| (*address, error))
+    };
+    addresses.iter().map(bind).collect()
+}
+
+fn bind_one(address: SocketAddr, v6_only: bool) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    if address.is_ipv6() {
+        super::sys::set_v6_only(&socket, v6_only)?;
+    }
+    super::sys::set_reuse_address(&socket)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}

@@ -1,0 +1,183 @@
+//! From what a caller sent to what is run: decoded, checked, every refusal with its reason.
+
+use std::time::Duration;
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+
+use super::{
+    super::{
+        GuestError,
+        process::{Environment, Program, Spec},
+    },
+    settings::Settings,
+};
+use crate::protocol::{DEFAULT_MAX_OUTPUT, DEFAULT_TIMEOUT_SEC, ErrorCode, ExecRequest, Shell, TimeoutSec};
+
+/// Checks all of a request.
+pub(in crate::guest) fn check(request: ExecRequest, settings: &Settings) -> Result<Spec, GuestError> {
+    if request.session.is_some() {
+        return Err(not_offered("session"));
+    }
+    if request.detach {
+        return Err(not_offered("detach"));
+    }
+    let timeout = timeout(request.timeout_sec.as_ref(), settings.timeout_cap)?;
+    let max_output = max_output(request.max_output_bytes)?;
+    let program = match (request.script, request.argv) {
+        (Some(script), None) => script_of(&script, request.shell)?,
+        (None, Some(argv)) => argv_of(argv)?,
+        (Some(_), Some(_)) => return Err(bad("both script and argv were given").hint("give exactly one of the two")),
+        // the field's name is what clients of other agents look for
+        (None, None) => return Err(bad("missing script field").hint("give `script` (base64) or `argv`")),
+    };
+    let environment = Environment { clear: request.env_clear, add: request.env.unwrap_or_default() };
+    for (key, value) in &environment.add {
+        if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
+            return Err(bad(format!("env: {key:?} cannot be a variable"))
+                .hint("a name is not empty and holds no `=`, and neither name nor value holds a NUL"));
+        }
+    }
+    if let Some(cwd) = &request.cwd
+        && (cwd.is_empty() || cwd.contains('\0'))
+    {
+        return Err(bad("cwd is empty or holds a NUL"));
+    }
+    let stdin = request.stdin.map(|text| decode("stdin", &text)).transpose()?;
+    Ok(Spec {
+        process_id: process_id()?,
+        program,
+        cwd: request.cwd.map(Into::into),
+        environment,
+        stdin,
+        timeout,
+        max_output,
+    })
+}
+
+fn bad(detail: impl Into<String>) -> GuestError {
+    GuestError::new(ErrorCode::BadRequest, detail)
+}
+
+fn not_offered(field: &str) -> GuestError {
+    GuestError::new(ErrorCode::Unsupported, format!("this agent does not offer `{field}` yet")).hint("leave it out")
+}
+
+fn timeout(asked: Option<&TimeoutSec>, cap: Duration) -> Result<Duration, GuestError> {
+    let cap_sec = cap.as_secs_f64();
+    let refuse = |what: String| {
+        Err(bad(format!("timeout_sec is {what}"))
+            .hint(format!("give a number of seconds above 0 and up to this agent's cap of {cap_sec}")))
+    };
+    match asked {
+        None => Ok(Duration::from_secs(DEFAULT_TIMEOUT_SEC).min(cap)),
+        Some(TimeoutSec::NotANumber(kind)) => refuse(format!("{kind}, not a number")),
+        Some(TimeoutSec::Seconds(seconds)) if seconds.is_nan() || *seconds <= 0.0 || *seconds > cap_sec => {
+            refuse(seconds.to_string())
+        }
+        Some(TimeoutSec::Seconds(seconds)) => Ok(Duration::from_secs_f64(*seconds)),
+    }
+}
+
+fn max_output(asked: Option<u64>) -> Result<usize, GuestError> {
+    let bytes = asked.unwrap_or(DEFAULT_MAX_OUTPUT);
+    if bytes > Settings::MAX_OUTPUT {
+        return Err(bad(format!("max_output_bytes is {bytes}"))
+            .hint(format!("this agent keeps up to {} bytes of a stream", Settings::MAX_OUTPUT)));
+    }
+    usize::try_from(bytes).map_err(|_| bad("max_output_bytes is over what this machine can address"))
+}
+
+fn argv_of(argv: Vec<String>) -> Result<Program, GuestError> {
+    match argv.first() {
+        None => Err(bad("argv is empty").hint("its first element is the program")),
+        Some(program) if program.is_empty() => Err(bad("argv names no program: its first element is empty")),
+        Some(_) if argv.iter().any(|arg| arg.contains('\0')) => {
+            Err(bad("argv holds a NUL, which no program can be given"))
+        }
+        Some(_) => Ok(Program::Argv(argv)),
+    }
+}
+
+fn script_of(base64: &str, shell: Shell) -> Result<Program, GuestError> {
+    let source = without_mark(decode("script", base64)?)?;
+    if matches!(shell, Shell::Powershell | Shell::Pwsh) && std::str::from_utf8(&source).is_err() {
+        return Err(bad("script is not UTF-8, which is what PowerShell scripts are taken as"));
+    }
+    Ok(Program::Script { shell, source })
+}
+
+/// Editors put byte-order marks in front of scripts; shells take them for part of the first command.
+fn without_mark(source: Vec<u8>) -> Result<Vec<u8>, GuestError> {
+    if let Some(rest) = source.strip_prefix(b"\xef\xbb\xbf") {
+        return Ok(rest.to_vec());
+    }
+    let Some(rest) = source.strip_prefix(b"\xff\xfe") else { return Ok(source) };
+    let units: Vec<u16> =
+        rest.chunks(2).map(|unit| u16::from_le_bytes([unit[0], unit.get(1).copied().unwrap_or(0)])).collect();
+    String::from_utf16(&units)
+        .map(String::into_bytes)
+        .map_err(|_| bad("script bears the mark of UTF-16 and is not UTF-16"))
+}
+
+fn decode(field: &str, text: &str) -> Result<Vec<u8>, GuestError> {
+    BASE64_STANDARD
+        .decode(text)
+        .map_err(|error| GuestError::new(ErrorCode::BadBase64, format!("{field} is not base64: {error}")))
+}
+
+/// It marks the run's processes, so nobody may be able to guess it.
+fn process_id() -> Result<String, GuestError> {
+    super::super::random_hex::<12>()
+        .map(|hex| format!("p-{hex}"))
+        .map_err(|error| GuestError::new(ErrorCode::InternalError, "the system gave no random bytes").caused_by(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(json: &str) -> Result<Spec, GuestError> {
+        check(serde_json::from_str(json).unwrap(), &Settings::new())
+    }
+
+    #[test]
+    fn nonsense_is_refused_by_name() {
+        for (json, code) in [
+            ("{}", ErrorCode::BadRequest),
+            (r#"{"script":"","argv":["x"]}"#, ErrorCode::BadRequest),
+            (r#"{"script":"%%%"}"#, ErrorCode::BadBase64),
+            (r#"{"argv":[]}"#, ErrorCode::BadRequest),
+            (r#"{"argv":[""]}"#, ErrorCode::BadRequest),
+            (r#"{"argv":["a\u0000"]}"#, ErrorCode::BadRequest),
+            (r#"{"argv":["a"],"env":{"A=B":"c"}}"#, ErrorCode::BadRequest),
+            (r#"{"argv":["a"],"env":{"":"c"}}"#, ErrorCode::BadRequest),
+            (r#"{"argv":["a"],"cwd":""}"#, ErrorCode::BadRequest),
+            (r#"{"argv":["a"],"stdin":"%"}"#, ErrorCode::BadBase64),
+            (r#"{"argv":["a"],"max_output_bytes":99999999999}"#, ErrorCode::BadRequest),
+            (r#"{"argv":["a"],"detach":true}"#, ErrorCode::Unsupported),
+            (r#"{"argv":["a"],"session":"s"}"#, ErrorCode::Unsupported),
+        ] {
+            assert_eq!(request(json).unwrap_err().code(), code, "{json}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_timeout_is_told_the_cap() {
+        for value in ["0", "-1", "\"60\"", "1e18", "3601", "true", "[1]"] {
+            let error = request(&format!(r#"{{"argv":["a"],"timeout_sec":{value}}}"#)).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::BadRequest, "{value}");
+            assert!(format!("{error:?}").contains("3600"), "{error:?}");
+        }
+        assert_eq!(request(r#"{"argv":["a"],"timeout_sec":0.5}"#).unwrap().timeout, Duration::from_millis(500));
+        assert_eq!(request(r#"{"argv":["a"],"timeout_sec":null}"#).unwrap().timeout, Duration::from_mins(1));
+    }
+
+    #[test]
+    fn marks_before_a_script_are_taken_off() {
+        for source in [&b"\xef\xbb\xbfecho \xc3\xa9"[..], b"\xff\xfee\0c\0h\0o\0 \0\xe9\0"] {
+            let json = format!(r#"{{"script":"{}"}}"#, BASE64_STANDARD.encode(source));
+            let Program::Script { source, .. } = request(&json).unwrap().program else { panic!() };
+            assert_eq!(source, "echo é".as_bytes());
+        }
+    }
+}

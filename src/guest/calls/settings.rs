@@ -1,0 +1,61 @@
+//! The bounds of exec, all settings so that tests can shorten them.
+
+use std::{path::PathBuf, time::Duration};
+
+/// How many calls, for how long, and where.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Calls that run at one time.
+    pub slots: usize,
+    /// Calls that may wait for a slot.
+    pub queue: usize,
+    /// How long a call waits for a slot.
+    pub queue_wait: Duration,
+    /// The longest time-out that a buffered call may ask for.
+    pub timeout_cap: Duration,
+    /// Between TERM and KILL.
+    pub kill_grace: Duration,
+    /// How long a call whose caller gave it an id lives without any caller.
+    pub orphan_grace: Duration,
+    /// After a program's exit, how long output of its children is waited for.
+    pub drain_grace: Duration,
+    /// The folder for the files of runs.
+    pub runs_dir: PathBuf,
+    /// Hold calls' processes by cgroups where the system lets us.
+    pub use_cgroups: bool,
+    /// The executable whose `agent drain` takes over left-behind output; `None` does it in this process.
+    pub drainer: Option<PathBuf>,
+}
+
+impl Settings {
+    /// How long a result is kept for a repeated request.
+    pub const KEEP: Duration = Duration::from_mins(10);
+    /// Bytes of results that are kept in all.
+    pub const KEEP_BYTES: usize = 64 * 1024 * 1024;
+    /// Bytes of one stream that a call may ask to be kept.
+    pub const MAX_OUTPUT: u64 = 32 * 1024 * 1024;
+
+    /// The defaults, with the folder of this account and without a drainer.
+    pub fn new() -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            // calls mostly wait; with fewer slots than cores a long one would hold up short ones
+            slots: (4 * cores).max(16),
+            queue: 1024,
+            queue_wait: Duration::from_secs(30),
+            timeout_cap: Duration::from_hours(1),
+            kill_grace: Duration::from_millis(250),
+            orphan_grace: Duration::from_secs(5),
+            drain_grace: Duration::from_millis(50),
+            runs_dir: super::super::sys::default_runs_dir(),
+            use_cgroups: true,
+            drainer: None,
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,100 @@
+//! What an agent is started with, all resolved: no defaults are filled in below this.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use super::{HostName, Network, Origin, calls, gates::GateSettings};
+use crate::{
+    protocol::{Limits, MAX_JSON_BODY},
+    token::WatchSettings,
+};
+
+/// The settings of one agent.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The token's file; it need not be there yet.
+    pub token_file: PathBuf,
+    /// The gates: files that all have to be there before calls are served.
+    pub ready_files: Vec<PathBuf>,
+    /// Names besides loopback's that a request may call the agent by.
+    pub allow_hosts: Vec<HostName>,
+    /// Web origins whose requests are let through.
+    pub allow_origins: Vec<Origin>,
+    /// The peers that are let in.
+    pub allow_peers: Vec<Network>,
+    /// The bounds of calls, and where their files lie.
+    pub exec: calls::Settings,
+    /// How long running calls may go on once the agent is told to stop.
+    pub drain: Duration,
+    /// Connections that are served at one time; see [`server`](super::serve) for what happens beyond.
+    pub max_connections: usize,
+    /// The patience with callers.
+    pub deadlines: Deadlines,
+    /// How the token's file is watched.
+    pub token_watch: WatchSettings,
+    /// How often the gates are looked at.
+    pub gate_interval: Duration,
+}
+
+/// The patience with callers.
+#[derive(Debug, Clone)]
+pub struct Deadlines {
+    /// From the connection, or the end of the last answer, to the end of a request's headers.
+    pub header: Duration,
+    /// Between two pieces of a body.
+    pub body_stall: Duration,
+    /// For a whole body, so that a drip of single bytes ends too.
+    pub body_total: Duration,
+    /// For a caller to take a piece of an answer.
+    pub write_stall: Duration,
+    /// For a caller that still sends when its answer is out; it is read and dropped, so that it sees the answer.
+    pub linger: Duration,
+    /// For a connection beyond the limit, or of a peer that is not let in, in all.
+    pub lobby: Duration,
+}
+
+impl Deadlines {
+    /// The protocol's, and what it leaves open.
+    pub const DEFAULT: Self = Self {
+        header: Duration::from_secs(10),
+        body_stall: Duration::from_secs(30),
+        // 8 MiB at 70 KB/s, a tenth of the slowest link that was measured under emulation
+        body_total: Duration::from_mins(2),
+        write_stall: Duration::from_mins(1),
+        linger: Duration::from_secs(5),
+        lobby: Duration::from_secs(2),
+    };
+}
+
+impl Config {
+    /// An agent for these addresses with everything at its default.
+    pub fn new(token_file: PathBuf, listen: &[SocketAddr]) -> Self {
+        Self {
+            token_file,
+            ready_files: Vec::new(),
+            allow_hosts: Vec::new(),
+            allow_origins: Vec::new(),
+            allow_peers: Network::defaults(listen),
+            exec: calls::Settings::new(),
+            drain: Duration::from_secs(5),
+            max_connections: super::sys::connection_limit(),
+            deadlines: Deadlines::DEFAULT,
+            token_watch: WatchSettings::DEFAULT,
+            gate_interval: Duration::from_millis(250),
+        }
+    }
+
+    pub(super) fn gate_settings(&self) -> GateSettings {
+        GateSettings { files: self.ready_files.clone(), interval: self.gate_interval }
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        Limits {
+            exec_slots: u32::try_from(self.exec.slots).unwrap_or(u32::MAX),
+            exec_queue: u32::try_from(self.exec.queue).unwrap_or(u32::MAX),
+            exec_queue_wait_sec: self.exec.queue_wait.as_secs(),
+            exec_timeout_cap_sec: self.exec.timeout_cap.as_secs(),
+            max_json_body: MAX_JSON_BODY as u64,
+            max_output_bytes: calls::Settings::MAX_OUTPUT,
+        }
+    }
+}

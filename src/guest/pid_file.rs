@@ -1,0 +1,70 @@
+//! The agent's pid, in a file that it holds locked for as long as it lives.
+//!
+//! Whoever wants to know whether the agent lives tries the lock: a pid alone may long belong to another process.
+
+use std::{
+    fs::{File, TryLockError},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+/// The locked file; dropping it, or the end of the process however it comes, lets go of the lock.
+#[derive(Debug)]
+pub struct PidFile {
+    _locked: File,
+}
+
+/// Why the file could not be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum PidFileError {
+    /// Another process holds the lock.
+    #[error("{path} is held by another agent; stop that one, or give this one a pid file of its own")]
+    Held {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file could not be written.
+    #[error("cannot write the pid file {path}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl PidFile {
+    /// Locks the file, made where it is missing, and writes this process' pid into it.
+    ///
+    /// # Errors
+    /// When another process holds it, or it cannot be written.
+    pub fn take(path: &Path) -> Result<Self, PidFileError> {
+        let failed = |source| PidFileError::Io { path: path.to_owned(), source };
+        let mut file = super::sys::open_private_append(path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(PidFileError::Held { path: path.to_owned() }),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        }
+        file.set_len(0).map_err(failed)?;
+        writeln!(file, "{}", std::process::id()).map_err(failed)?;
+        Ok(Self { _locked: file })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_held_once_and_let_go_of() {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("pid");
+        fs_err::write(&path, "999999999999 from a crash").unwrap();
+        let held = PidFile::take(&path).unwrap();
+        assert_eq!(fs_err::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
+        assert!(matches!(PidFile::take(&path), Err(PidFileError::Held { .. })));
+        drop(held);
+        PidFile::take(&path).unwrap();
+    }
+}

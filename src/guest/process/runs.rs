@@ -1,0 +1,100 @@
+//! The files of runs: scripts and input, in folders that nobody else can look into, gone after the run.
+//!
+//! `<runs>/<agent id>/lock` is locked for as long as the agent lives; `<runs>/<agent id>/<process id>/` holds the
+//! files of one run. So what an agent that was killed left behind is told from what a living one needs, and the
+//! runs that it had not ended are known by their folders.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+
+use super::super::sys::{TreeHome, create_private, create_private_dir};
+use crate::token::ensure_private_dir;
+
+/// This agent's folder of runs.
+#[derive(Debug)]
+pub(crate) struct Runs {
+    folder: PathBuf,
+    _alive: File,
+}
+
+impl Runs {
+    /// Makes this agent's folder below `top`.
+    ///
+    /// # Errors
+    /// When `top` is another user's, a link, or cannot be written.
+    pub(crate) fn open(top: &Path, agent_id: &str) -> anyhow::Result<Self> {
+        ensure_private_dir(top).context("the folder for the files of runs cannot be used")?;
+        let folder = top.join(agent_id);
+        ensure_private_dir(&folder)?;
+        let alive = create_private(&folder.join("lock"))?;
+        alive.try_lock().context("the folder for the files of runs is another agent's")?;
+        Ok(Self { folder, _alive: alive })
+    }
+
+    /// Removes what agents that were killed left below `top`, and ends the runs that they had not ended.
+    pub(crate) async fn sweep(top: &Path, trees: &TreeHome) {
+        let Ok(entries) = std::fs::read_dir(top) else { return };
+        for folder in entries.flatten().map(|entry| entry.path()) {
+            let Ok(lock) = OpenOptions::new().write(true).open(folder.join("lock")) else { continue };
+            if lock.try_lock().is_err() {
+                continue; // its agent lives
+            }
+            for process_id in names(&folder).into_iter().filter(|name| name != "lock") {
+                let tree = trees.find(&process_id);
+                let survivors = tree.end(std::time::Duration::ZERO).await;
+                tree.release();
+                tracing::warn!(process_id, ?survivors, "swept a call that an agent before this one had not ended");
+            }
+            if let Err(error) = fs_err::remove_dir_all(&folder) {
+                tracing::warn!(%error, "could not remove what an agent before this one left behind");
+            }
+        }
+    }
+
+    /// The folder of one run.
+    pub(super) fn folder_of(&self, process_id: &str) -> std::io::Result<RunFolder> {
+        let path = self.folder.join(process_id);
+        create_private_dir(&path)?;
+        Ok(RunFolder { path })
+    }
+}
+
+/// An agent that ends in order leaves nothing.
+impl Drop for Runs {
+    fn drop(&mut self) {
+        drop(std::fs::remove_dir_all(&self.folder));
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// The folder of one run; dropping it removes it.
+#[derive(Debug)]
+pub(super) struct RunFolder {
+    path: PathBuf,
+}
+
+impl RunFolder {
+    /// Writes a file for the run to read, and returns its path.
+    pub(super) fn write(&self, name: &str, content: &[u8]) -> std::io::Result<PathBuf> {
+        let path = self.path.join(name);
+        create_private(&path)?.write_all(content)?;
+        Ok(path)
+    }
+}
+
+impl Drop for RunFolder {
+    fn drop(&mut self) {
+        if let Err(error) = fs_err::remove_dir_all(&self.path) {
+            tracing::warn!(%error, "could not remove the files of a run");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The supervisor of one program: everything fallible first, then spawn, then wait for what ends it.
+
+use std::{
+    collections::VecDeque,
+    io,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    process::{Child, Command},
+    sync::watch,
+    task::JoinHandle,
+};
+
+use super::{
+    super::sys::{self, CallTree, Drainer, OutputPipe, TreeHome},
+    error::SpawnError,
+    launch,
+    output::{Captured, Rest, capture},
+    runs::{RunFolder, Runs},
+    spec::Spec,
+};
+use crate::protocol::{RC_SIGNAL_BASE, RC_TIMED_OUT};
+
+/// What every run of an agent shares.
+#[derive(Debug)]
+pub(crate) struct Environs {
+    /// Where the files of runs lie.
+    pub runs: Runs,
+    /// Where the trees of runs are made.
+    pub trees: TreeHome,
+    /// Who reads what outlives a run.
+    pub drainer: Drainer,
+    /// Between TERM and KILL.
+    pub kill_grace: Duration,
+    /// After the leader's exit, how long output of its children is waited for.
+    pub drain_grace: Duration,
+    /// Trees of ended runs in which somebody lives on.
+    pub lingering: Lingering,
+}
+
+/// Trees that could not be given up when their run ended, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Lingering(Mutex<VecDeque<CallTree>>);
+
+impl Lingering {
+    /// Trees that are asked again at the end of each further run: enough to keep up, few enough to cost nothing.
+    const ASKED_AT_ONCE: usize = 8;
+
+    /// Gives up a tree, now or when it is empty.
+    fn release(&self, tree: CallTree) {
+        let mut trees = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..trees.len().min(Self::ASKED_AT_ONCE) {
+            if let Some(oldest) = trees.pop_front()
+                && !oldest.release()
+            {
+                trees.push_back(oldest);
+            }
+        }
+        if !tree.release() {
+            tracing::debug!("processes that the program left behind live on");
+            trees.push_back(tree);
+        }
+    }
+}
+
+/// A wish to end a run from outside, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kill {
+    /// Its caller asked for it.
+    Cancelled,
+    /// Its caller went away.
+    CallerGone,
+    /// The agent is going down.
+    Stopping,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// By itself.
+    Exited,
+    /// By its time-out.
+    TimedOut,
+    /// From outside.
+    Killed(Kill),
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// How it ended.
+    pub ending: Ending,
+    /// The leader's exit code, 128+N after signal N, or 124 after a time-out.
+    pub rc: i64,
+    /// The signal that killed the leader, if one did.
+    pub signal: Option<i32>,
+    /// What came on stdout.
+    pub stdout: Captured,
+    /// What came on stderr.
+    pub stderr: Captured,
+    /// From the spawn to the leader's end.
+    pub duration: Duration,
+    /// Processes that could not be killed.
+    pub survivors: Vec<u32>,
+}
+
+/// A program that has been started.
+struct Started {
+    child: Child,
+    tree: CallTree,
+    folder: RunFolder,
+    stdout: OutputPipe,
+    stderr: OutputPipe,
+}
+
+/// Runs a program to its end. `kill` ends it before; once this has been polled it must be driven to its end.
+///
+/// # Errors
+/// [`SpawnError`]: nothing ran.
+pub(crate) async fn supervise(
+    spec: Spec,
+    environs: Arc<Environs>,
+    kill: watch::Receiver<Option<Kill>>,
+) -> Result<Outcome, SpawnError> {
+    let (timeout, max_output) = (spec.timeout, spec.max_output);
+    let spawning = Arc::clone(&environs);
+    // files and fork block, for longer on a loaded machine: not on a thread that answers /health
+    let started = tokio::task::spawn_blocking(move || start(&spec, &spawning)).await;
+    let begun = Instant::now();
+    let Started { mut child, tree, folder, stdout, stderr } =
+        started.map_err(|error| SpawnError::Files(io::Error::other(error)))??;
+
+    let (leader_gone, leader_is_gone) = watch::channel(false);
+    let drain_grace = environs.drain_grace;
+    let stdout = tokio::spawn(capture(stdout, max_output, drain_grace, leader_is_gone.clone()));
+    let stderr = tokio::spawn(capture(stderr, max_output, drain_grace, leader_is_gone));
+
+    let ending = tokio::select! {
+        biased;
+        _ = child.wait() => Ending::Exited,
+        why = wished_for(kill) => Ending::Killed(why),
+        () = tokio::time::sleep(timeout) => Ending::TimedOut,
+    };
+    let survivors = if ending == Ending::Exited { Vec::new() } else { tree.end(environs.kill_grace).await };
+    let status = reap(&mut child).await;
+    let duration = begun.elapsed();
+    leader_gone.send_replace(true);
+    let (stdout, out_rest) = finish(stdout).await;
+    let (stderr, err_rest) = finish(stderr).await;
+
+    tokio::task::spawn_blocking(move || clean_up(&environs, [out_rest, err_rest], tree, folder)).await.ok();
+    let (rc, signal) = code_of(status, ending);
+    Ok(Outcome { ending, rc, signal, stdout, stderr, duration, survivors })
+}
+
+/// Everything that can fail comes before the spawn, so that a failure cannot leave a child behind.
+fn start(spec: &Spec, environs: &Environs) -> Result<Started, SpawnError> {
+    let folder = environs.runs.folder_of(&spec.process_id).map_err(SpawnError::Files)?;
+    let argv = launch::command_line(spec, &folder)?;
+    let cwd = working_directory(spec)?;
+    let (stdout, child_stdout) = OutputPipe::new().map_err(SpawnError::Files)?;
+    let (stderr, child_stderr) = OutputPipe::new().map_err(SpawnError::Files)?;
+    let stdin = match &spec.stdin {
+        // a file rather than a pipe: a program that does not read it blocks nobody
+        Some(input) => {
+            let path = folder.write("stdin", input).map_err(SpawnError::Files)?;
+            Stdio::from(std::fs::File::open(path).map_err(SpawnError::Files)?)
+        }
+        None => Stdio::null(),
+    };
+    let mut tree = environs.trees.plant(&spec.process_id);
+
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that starts a call's program")]
+    let mut command = Command::new(&argv[0]);
+    command.args(&argv[1..]).current_dir(cwd).stdin(stdin).stdout(child_stdout).stderr(child_stderr);
+    if spec.environment.clear {
+        command.env_clear();
+    }
+    command.envs(&spec.environment.add);
+    let spawned = tree.hold(&mut command).and_then(|()| command.spawn());
+    match spawned {
+        Ok(child) => {
+            if let Some(pid) = child.id() {
+                tree.led_by(pid);
+            }
+            Ok(Started { child, tree, folder, stdout, stderr })
+        }
+        Err(cause) => {
+            tree.release();
+            Err(SpawnError::Program { program: argv[0].clone(), cause })
+        }
+    }
+}
+
+/// Asked for beforehand: the spawn's own error would not tell a missing folder from a missing program.
+fn working_directory(spec: &Spec) -> Result<PathBuf, SpawnError> {
+    let Some(path) = &spec.cwd else {
+        return Ok(dirs::home_dir().filter(|home| home.is_dir()).unwrap_or_else(|| "/".into()));
+    };
+    match std::fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => Ok(path.clone()),
+        Ok(_) => Err(SpawnError::Cwd { path: path.clone(), cause: io::ErrorKind::NotADirectory.into() }),
+        Err(cause) => Err(SpawnError::Cwd { path: path.clone(), cause }),
+    }
+}
+
+async fn wished_for(mut kill: watch::Receiver<Option<Kill>>) -> Kill {
+    let wish = kill.wait_for(Option::is_some).await.ok().and_then(|wish| *wish);
+    match wish {
+        Some(why) => why,
+        None => std::future::pending().await, // nobody can wish any more
+    }
+}
+
+/// The leader's exit status: it has ended, or was killed and cannot take long.
+async fn reap(child: &mut Child) -> Option<ExitStatus> {
+    const DEADLINE: Duration = Duration::from_secs(2);
+    match tokio::time::timeout(DEADLINE, child.wait()).await {
+        Ok(Ok(status)) => Some(status),
+        Ok(Err(error)) => {
+            tracing::error!(%error, "a program's exit status could not be read");
+            None
+        }
+        Err(_) => None, // named among the survivors
+    }
+}
+
+async fn finish(task: JoinHandle<(Captured, Rest)>) -> (Captured, Rest) {
+    task.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "the reader of a program's output failed");
+        (Captured::default(), Rest::Ended)
+    })
+}
+
+fn clean_up(environs: &Environs, rests: [Rest; 2], tree: CallTree, folder: RunFolder) {
+    for rest in rests {
+        if let Rest::Open(pipe) = rest {
+            match pipe.into_owned() {
+                Ok(pipe) => environs.drainer.take(pipe),
+                Err(error) => tracing::warn!(%error, "left-over output could not be drained"),
+            }
+        }
+    }
+    drop(folder);
+    environs.lingering.release(tree);
+}
+
+fn code_of(status: Option<ExitStatus>, ending: Ending) -> (i64, Option<i32>) {
+    let signal = status.and_then(sys::leader_signal);
+    let rc = match (ending, status.and_then(|status| status.code()), signal) {
+        (Ending::TimedOut, ..) => RC_TIMED_OUT,
+        (_, Some(code), _) => code.into(),
+        (_, None, Some(signal)) => RC_SIGNAL_BASE + i64::from(signal),
+        // only where the status could not be read: a kill that has not worked yet
+        (_, None, None) => RC_SIGNAL_BASE + 9,
+    };
+    (rc, signal)
+}

@@ -1,0 +1,89 @@
+//! What every answer bears, and the line that every request gets in the log.
+
+use std::time::Instant;
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderName, HeaderValue, Method, header},
+    middleware::Next,
+    response::Response,
+};
+use tracing::Instrument as _;
+
+use super::{connection::Peer, request_id::RequestId, state::AppState};
+use crate::protocol::{HEADER_PROTOCOL, HEADER_REQUEST_ID, PATH_HEALTH, PROTOCOL_VERSION};
+
+/// Most characters of a path that go into the log.
+const MAX_LOGGED_PATH: usize = 200;
+
+/// The outermost layer: gives the request its id, and the answer its headers.
+///
+/// An id that cannot be one is refused by `admit`, in its turn; until then the request goes by one that was made.
+pub(super) async fn stamp(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+    let id = match RequestId::given(request.headers()) {
+        Ok(Some(id)) => id,
+        _ => RequestId::make(state.agent_id()),
+    };
+    let line = Line::of(&request, &id);
+    let span = tracing::info_span!("request", id = %id.id);
+    let header_id = HeaderValue::from_str(&id.id).ok();
+    request.extensions_mut().insert(id);
+
+    let mut response = next.run(request).instrument(span).await;
+
+    let headers = response.headers_mut();
+    headers.insert(HeaderName::from_static(HEADER_PROTOCOL), HeaderValue::from(PROTOCOL_VERSION));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Some(id) = header_id {
+        headers.insert(HeaderName::from_static(HEADER_REQUEST_ID), id);
+    }
+    line.answered(response.status().as_u16());
+    response
+}
+
+/// A line of the log in the making; it is written when the request has its answer, or loses its caller.
+///
+/// It never holds the query, headers or the body: they may be secrets.
+struct Line {
+    id: String,
+    peer: String,
+    method: Method,
+    path: String,
+    begun: Instant,
+    answered: bool,
+}
+
+impl Line {
+    fn of(request: &Request, id: &RequestId) -> Self {
+        Self {
+            id: id.id.clone(),
+            peer: request.extensions().get::<Peer>().map(|peer| peer.address.to_string()).unwrap_or_default(),
+            method: request.method().clone(),
+            path: request.uri().path().chars().take(MAX_LOGGED_PATH).collect(),
+            begun: Instant::now(),
+            answered: false,
+        }
+    }
+
+    fn answered(mut self, status: u16) {
+        self.answered = true;
+        let Self { id, peer, method, path, .. } = &self;
+        let ms = self.begun.elapsed().as_millis();
+        // health is asked many times a second by whoever waits
+        if path == PATH_HEALTH {
+            tracing::debug!(id, peer, %method, path, status, ms, "request");
+        } else {
+            tracing::info!(id, peer, %method, path, status, ms, "request");
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if !self.answered {
+            let Self { id, peer, method, path, .. } = self;
+            let ms = self.begun.elapsed().as_millis();
+            tracing::info!(id, peer, %method, path, ms, "request lost its caller before the answer");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What every handler can reach.
+
+use std::{sync::Arc, time::Instant};
+
+use tokio::sync::watch;
+
+use super::{Config, account::Account, calls, gates::Gates, random_hex};
+use crate::{protocol::Stage, token::Token};
+
+/// The agent's state; a clone is another handle to the same.
+#[derive(Debug, Clone)]
+pub(crate) struct AppState(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    config: Config,
+    identity: Identity,
+    account: Account,
+    calls: Arc<calls::Calls>,
+    token: watch::Receiver<Option<Token>>,
+    gates: watch::Receiver<Gates>,
+    draining: watch::Sender<bool>,
+}
+
+/// Which agent this is, and since when.
+#[derive(Debug, Clone)]
+pub(super) struct Identity {
+    /// New at each start.
+    pub(super) agent_id: String,
+    /// RFC 3339, to the second.
+    pub(super) started_at: String,
+    /// By the clock that never jumps.
+    pub(super) started: Instant,
+}
+
+impl Identity {
+    /// A new one, starting now.
+    pub(super) fn generate() -> anyhow::Result<Self> {
+        let now = jiff::Timestamp::from_second(jiff::Timestamp::now().as_second())?;
+        Ok(Self { agent_id: random_hex::<16>()?, started_at: now.to_string(), started: Instant::now() })
+    }
+}
+
+/// How far the guest has come, and what is missing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Readiness {
+    pub(super) stage: Stage,
+    pub(super) waiting_for: Vec<String>,
+}
+
+impl AppState {
+    pub(super) fn new(
+        config: Config,
+        identity: Identity,
+        calls: Arc<calls::Calls>,
+        token: watch::Receiver<Option<Token>>,
+        gates: watch::Receiver<Gates>,
+    ) -> Self {
+        let account = super::sys::account();
+        let draining = watch::Sender::new(false);
+        Self(Arc::new(Shared { config, identity, account, calls, token, gates, draining }))
+    }
+
+    /// What runs and waits.
+    pub(crate) fn calls(&self) -> &Arc<calls::Calls> {
+        &self.0.calls
+    }
+
+    /// New at each start of the agent.
+    pub(crate) fn agent_id(&self) -> &str {
+        &self.0.identity.agent_id
+    }
+
+    /// The settings.
+    pub(crate) fn config(&self) -> &Config {
+        &self.0.config
+    }
+
+    pub(super) fn identity(&self) -> &Identity {
+        &self.0.identity
+    }
+
+    pub(super) fn account(&self) -> &Account {
+        &self.0.account
+    }
+
+    /// The token in force. The guard keeps the watching task out: it is not held across an `await`.
+    pub(super) fn token(&self) -> watch::Ref<'_, Option<Token>> {
+        self.0.token.borrow()
+    }
+
+    /// From now on no call is taken.
+    pub(super) fn start_draining(&self) {
+        self.0.draining.send_replace(true);
+    }
+
+    /// Put together at the moment of asking, so that no part of it lags behind another.
+    pub(super) fn readiness(&self) -> Readiness {
+        let gates = self.0.gates.borrow().clone();
+        let (pending, failed) = match &gates {
+            Gates::Waiting(pending) => (pending, false),
+            Gates::Failed(reasons) => (reasons, true),
+        };
+        let stage = if *self.0.draining.borrow() {
+            Stage::Draining
+        } else if self.0.token.borrow().is_none() {
+            Stage::WaitingForToken
+        } else if failed {
+            Stage::InstallFailed
+        } else if pending.is_empty() {
+            Stage::Ready
+        } else {
+            Stage::Installing
+        };
+        Readiness { stage, waiting_for: pending.to_vec() }
+    }
+}

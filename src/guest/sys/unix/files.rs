@@ -1,0 +1,69 @@
+//! Where the agent's files lie, and how those are opened that others must not read.
+
+use std::{
+    fs::{File, OpenOptions, Permissions},
+    io,
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+/// The token's file where none is named: the system's for root, the user's own otherwise.
+pub fn default_token_file() -> Option<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        return Some("/etc/podlink/agent_token.txt".into());
+    }
+    Some(dirs::config_dir()?.join("podlink").join("agent_token.txt"))
+}
+
+/// The folder for the files of runs where none is named: the same for all agents of this account, so that each finds
+/// what a killed one left.
+///
+/// In memory where the system has such a place; else in the temporary folder, under a name of this account's.
+pub fn default_runs_dir() -> PathBuf {
+    let user = rustix::process::geteuid();
+    if user.is_root() && Path::new("/run").is_dir() {
+        return "/run/podlink/runs".into();
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
+        Some(folder) if folder.is_absolute() && folder.is_dir() => folder.join("podlink/runs"),
+        _ => std::env::temp_dir().join(format!("podlink-{}/runs", user.as_raw())),
+    }
+}
+
+/// Makes a file that only its owner can read or write; an error where something of the name is there.
+pub(in crate::guest) fn create_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Makes a folder that only its owner can look into; an error where something of the name is there.
+pub(in crate::guest) fn create_private_dir(path: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().mode(0o700).create(path)
+}
+
+/// Opens a file to append to, made with mode 0600 where it is missing; a wider mode of a regular file is tightened.
+pub(in crate::guest) fn open_private_append(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    let meta = file.metadata()?;
+    if meta.is_file() && meta.mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_owner_reads_it() {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("log");
+        fs_err::write(&path, "old").unwrap();
+        fs_err::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        for path in [path, top.path().join("new")] {
+            let file = open_private_append(&path).unwrap();
+            assert_eq!(file.metadata().unwrap().mode() & 0o7777, 0o600);
+        }
+        assert_eq!(fs_err::read(top.path().join("log")).unwrap(), b"old");
+    }
+}

@@ -1,0 +1,96 @@
+//! The system's processes as `/proc` shows them, for finding those of one call without cgroups.
+
+use std::collections::HashSet;
+
+/// What is known of one process.
+#[derive(Debug)]
+struct Entry {
+    pid: u32,
+    parent: u32,
+    session: u32,
+}
+
+/// Everybody who is proven to belong to the call with this mark and this leader.
+///
+/// Proof is the mark in the environment that the process was started with, the session that the leader made (its
+/// number stays taken while anybody is in it), or a parent that is itself proven. Zombies do not count, and neither
+/// does this process: whatever it bears, it is not its own call.
+pub(super) fn members(mark: &str, leader: Option<u32>) -> Vec<u32> {
+    let table = snapshot();
+    // 0 is no process: it stands for kernel threads, and for leaders that this namespace does not show
+    let leader = leader.filter(|leader| *leader > 1);
+    let led = |entry: &Entry| leader.is_some_and(|leader| entry.session == leader || entry.pid == leader);
+    let us = std::process::id();
+    let others = || table.iter().filter(|entry| entry.pid != us && entry.pid > 1);
+    let mut proven: HashSet<u32> =
+        others().filter(|entry| led(entry) || bears(entry.pid, mark)).map(|entry| entry.pid).collect();
+    // children of the proven, and theirs: until a round finds nobody new
+    loop {
+        let before = proven.len();
+        proven
+            .extend(others().filter(|entry| proven.contains(&entry.parent)).map(|entry| entry.pid).collect::<Vec<_>>());
+        if proven.len() == before {
+            break;
+        }
+    }
+    proven.into_iter().collect()
+}
+
+/// Whether the process was started with this line in its environment.
+fn bears(pid: u32, mark: &str) -> bool {
+    // unreadable means another user's or gone: not proven
+    std::fs::read(format!("/proc/{pid}/environ"))
+        .is_ok_and(|environment| environment.split(|byte| *byte == 0).any(|line| line == mark.as_bytes()))
+}
+
+fn snapshot() -> Vec<Entry> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(look).collect()
+}
+
+fn look(pid: u32) -> Option<Entry> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // `pid (name) state ppid pgrp session …`: the name may hold anything, so count from its last bracket
+    let after = stat.iter().rposition(|byte| *byte == b')')? + 2;
+    let text = std::str::from_utf8(stat.get(after..)?).ok()?;
+    let mut fields = text.split(' ');
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let session = fields.nth(1)?.parse().ok()?;
+    (!matches!(state, "Z" | "X")).then_some(Entry { pid, parent, session })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_proves_nothing() {
+        for leader in [None, Some(0), Some(1)] {
+            assert_eq!(members("PODLINK_CALL=p-nobody", leader), [0_u32; 0], "{leader:?}");
+        }
+    }
+
+    #[test]
+    fn a_mark_proves_and_so_does_descent() {
+        #[expect(clippy::disallowed_methods, reason = "a process to be found")]
+        let mut marked = std::process::Command::new("sh")
+            .args(["-c", "env -i sleep 60 & wait"])
+            .env("PODLINK_TEST_MARK", "only-here")
+            .spawn()
+            .unwrap();
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let found = loop {
+            let found = members("PODLINK_TEST_MARK=only-here", None);
+            if found.len() == 2 || std::time::Instant::now() > deadline {
+                break found;
+            }
+        };
+        assert!(found.len() == 2 && found.contains(&marked.id()), "{found:?}");
+        for pid in found {
+            let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        marked.wait().unwrap();
+    }
+}

@@ -1,0 +1,47 @@
+//! What has to happen between fork and exec, and limits around it.
+//!
+//! UNSAFETY: `pre_exec` is unsafe because its closure runs in a forked copy of a threaded process, where only
+//! async-signal-safe calls are allowed. The closure here makes plain system calls and allocates nothing.
+#![expect(unsafe_code, reason = "pre_exec has no safe form")]
+
+use std::{fs::File, os::unix::process::ExitStatusExt as _, process::ExitStatus, sync::OnceLock};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid};
+use tokio::process::Command;
+
+/// The limit of open files that the agent was started with, for its children.
+static ORIGINAL_FILE_LIMIT: OnceLock<Rlimit> = OnceLock::new();
+
+/// Lets this process open as many files as its hard limit allows; children get the old limit back.
+///
+/// Many callers at once need many sockets; programs that use `select` break above 1,024.
+pub(crate) fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let original = ORIGINAL_FILE_LIMIT.get_or_init(|| limit);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
+        tracing::debug!(%error, ?original, "the limit of open files stays as it is");
+    }
+}
+
+/// Starts the command as the leader of a new session, and in the cgroup whose `cgroup.procs` is `join`.
+pub(super) fn in_session_of_its_own(command: &mut Command, join: Option<File>) {
+    let limit = ORIGINAL_FILE_LIMIT.get().copied();
+    // SAFETY: see the module: setsid, write and setrlimit are system calls on values made before the fork.
+    unsafe {
+        command.pre_exec(move || {
+            setsid()?;
+            if let Some(join) = &join {
+                rustix::io::write(join, b"0")?; // "me"
+            }
+            if let Some(limit) = &limit {
+                setrlimit(Resource::Nofile, *limit)?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// The signal that killed a process, if one did.
+pub(crate) fn leader_signal(status: ExitStatus) -> Option<i32> {
+    status.signal()
+}

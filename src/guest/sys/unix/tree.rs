@@ -1,0 +1,147 @@
+//! All processes of one call, however they try to get away, and their end.
+//!
+//! Implementation note: membership has to be *proven* before anything is killed, or a call could take another
+//! call's survivor with it. Where cgroups can be written the kernel proves it. Elsewhere the proof is a mark in the
+//! environment, the leader's session, or descent from a process with one of the two.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::Command;
+
+use super::{
+    cgroup::{Cgroup, CgroupHome},
+    process_table, spawn,
+};
+
+/// The variable that marks a call's processes; its value is the call's process id.
+const MARK: &str = "PODLINK_CALL";
+
+/// How long killing goes on before those left are named as survivors. Only a process in an uninterruptible system
+/// call takes that long.
+const KILL_DEADLINE: Duration = Duration::from_secs(3);
+
+/// Where calls' trees are made.
+#[derive(Debug)]
+pub(crate) struct TreeHome {
+    cgroups: Option<CgroupHome>,
+}
+
+impl TreeHome {
+    /// Finds out what this system offers; `use_cgroups: false` leaves cgroups alone.
+    pub(crate) fn detect(agent_id: &str, use_cgroups: bool) -> Self {
+        let cgroups = if use_cgroups { CgroupHome::detect(agent_id) } else { None };
+        tracing::debug!(cgroups = ?cgroups, "how calls' processes are told apart");
+        Self { cgroups }
+    }
+
+    /// What holds the processes of a call: `cgroup` or `environment`.
+    pub(crate) fn kind(&self) -> &'static str {
+        if self.cgroups.is_some() { "cgroup" } else { "environment" }
+    }
+
+    /// The tree of a new call.
+    pub(crate) fn plant(&self, process_id: &str) -> CallTree {
+        let cgroup = self.cgroups.as_ref().and_then(|home| {
+            home.create(process_id)
+                .inspect_err(
+                    |error| tracing::warn!(%error, "no cgroup for this call; its environment marks it instead"),
+                )
+                .ok()
+        });
+        CallTree { mark: format!("{MARK}={process_id}"), cgroup, leader: None }
+    }
+
+    /// The tree of a call that an agent which crashed had not ended.
+    pub(crate) fn find(&self, process_id: &str) -> CallTree {
+        let cgroup = self.cgroups.as_ref().and_then(|home| home.find(process_id));
+        CallTree { mark: format!("{MARK}={process_id}"), cgroup, leader: None }
+    }
+}
+
+/// The processes of one call.
+#[derive(Debug)]
+pub(crate) struct CallTree {
+    mark: String,
+    cgroup: Option<Cgroup>,
+    leader: Option<u32>,
+}
+
+impl CallTree {
+    /// Makes the command start inside the tree.
+    pub(crate) fn hold(&self, command: &mut Command) -> std::io::Result<()> {
+        let (key, value) = self.mark.split_once('=').unwrap_or((&self.mark, ""));
+        command.env(key, value);
+        let join = self.cgroup.as_ref().map(Cgroup::join_file).transpose()?;
+        spawn::in_session_of_its_own(command, join);
+        Ok(())
+    }
+
+    /// Says who leads it, once it has been started.
+    pub(crate) const fn led_by(&mut self, pid: u32) {
+        self.leader = Some(pid);
+    }
+
+    fn members(&self) -> Vec<u32> {
+        match &self.cgroup {
+            // a zombie stays listed until it is reaped, and is dead all the same
+            Some(cgroup) => cgroup.members().into_iter().filter(|pid| !is_zombie(*pid)).collect(),
+            None => process_table::members(&self.mark, self.leader),
+        }
+    }
+
+    /// Ends everybody in it: TERM, `grace`, KILL, until nobody is left. Returns who is left all the same.
+    pub(crate) async fn end(&self, grace: Duration) -> Vec<u32> {
+        let begun = Instant::now();
+        let mut members = self.members();
+        if !grace.is_zero() {
+            signal(&members, Signal::TERM);
+            // a stopped process takes the TERM only when it goes on
+            signal(&members, Signal::CONT);
+        }
+        let mut pause = Duration::from_millis(1);
+        while !members.is_empty() && begun.elapsed() < grace {
+            tokio::time::sleep(pause.min(grace)).await;
+            pause = (pause * 2).min(Duration::from_millis(20));
+            members = self.members();
+        }
+        let deadline = Instant::now() + KILL_DEADLINE;
+        pause = Duration::from_millis(1);
+        while !members.is_empty() && Instant::now() < deadline {
+            match &self.cgroup {
+                Some(cgroup) => cgroup.kill(),
+                None => signal(&members, Signal::KILL),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(50));
+            members = self.members();
+        }
+        if !members.is_empty() {
+            tracing::error!(?members, "processes of a killed call are still alive");
+        }
+        members
+    }
+
+    /// Gives up what holds it; processes that live on are not disturbed. `false` while it has to be asked again.
+    pub(crate) fn release(&self) -> bool {
+        self.cgroup.as_ref().is_none_or(Cgroup::remove)
+    }
+}
+
+fn signal(pids: &[u32], signal: Signal) {
+    for pid in pids {
+        if let Some(pid) = i32::try_from(*pid).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, signal); // gone already is as good
+        }
+    }
+}
+
+fn is_zombie(pid: u32) -> bool {
+    match std::fs::read(format!("/proc/{pid}/stat")) {
+        Ok(stat) => {
+            let state = stat.iter().rposition(|byte| *byte == b')').and_then(|end| stat.get(end + 2));
+            matches!(state, Some(b'Z' | b'X'))
+        }
+        Err(_) => true, // gone
+    }
+}

@@ -1,0 +1,23 @@
+//! `GET /whoami`: the authorized call that does nothing but tell who answers.
+
+use axum::{Json, extract::State};
+
+use super::state::AppState;
+use crate::protocol::Whoami;
+
+/// What this build can do beyond what every agent can.
+const FEATURES: &[&str] = &["exec.argv", "exec.cancel", "exec.env", "exec.request_id", "exec.stdin", "health.proof"];
+
+pub(super) async fn get(State(state): State<AppState>) -> Json<Whoami> {
+    let account = state.account();
+    Json(Whoami {
+        user: account.user.clone(),
+        session_id: account.session_id,
+        interactive: account.interactive,
+        elevated: account.elevated,
+        agent_id: state.agent_id().to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        features: FEATURES.iter().map(ToString::to_string).collect(),
+        limits: state.config().limits(),
+    })
+}

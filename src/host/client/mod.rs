@@ -1,0 +1,295 @@
+//! The client of the agent: proves its peer, bears the token, keeps deadlines, repeats only what is safe.
+
+mod answer;
+mod exec;
+mod health;
+mod http;
+mod proof;
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use reqwest::{Client, Method, RequestBuilder, header};
+use zeroize::Zeroizing;
+
+pub use exec::{ExecOutcome, RequestId};
+pub use health::Seen;
+pub(crate) use health::stage_sentence;
+
+use self::{
+    answer::Answer,
+    health::{Expected, Place, judge, seen_of},
+    http::{BodyError, read_body},
+    proof::{Agents, Guard, MAX_HEALTH, ProofLayer},
+};
+use super::{AgentKind, EngineKind, Error, ErrorKind, GuestOs, Pod, Result};
+use crate::{
+    protocol::{
+        HEADER_CHALLENGE, HEADER_PROOF, HEADER_PROTOCOL, PATH_EXEC, PATH_HEALTH, PATH_WHOAMI, PROTOCOL_VERSION, Whoami,
+    },
+    token::{Challenge, Token},
+};
+
+/// The client's deadlines and bounds.
+#[derive(Debug, Clone)]
+pub struct ClientSettings {
+    /// For a connection to be made.
+    pub connect_deadline: Duration,
+    /// For the peer on a new connection to prove itself. A forwarder may take a connection seconds before the guest
+    /// listens and never answer on it.
+    pub proof_deadline: Duration,
+    /// For one [`AgentClient::health`], the connection included.
+    pub health_deadline: Duration,
+    /// For a call that does nothing in the guest.
+    pub call_deadline: Duration,
+    /// For a cancel: somebody has pressed Ctrl-C and waits.
+    pub cancel_deadline: Duration,
+    /// The most that the agent lets a call wait for a slot; not part of the call's own time-out.
+    pub queue_wait: Duration,
+    /// What the agent may need to kill a whole tree and answer, so that its own time-out is the one seen.
+    pub kill_margin: Duration,
+    /// How long the agent keeps a call whose caller is gone.
+    pub orphan_life: Duration,
+    /// The pause between two tries where nothing listens: refused twice, the agent is gone.
+    pub refused_pause: Duration,
+    /// The most bytes of an answer. Two streams of 8 MiB, each as text and in base64, escaped, stay below it.
+    pub max_answer: usize,
+}
+
+impl ClientSettings {
+    /// What the command line uses.
+    pub const DEFAULT: Self = Self {
+        connect_deadline: Duration::from_secs(3),
+        proof_deadline: Duration::from_secs(5),
+        health_deadline: Duration::from_secs(1),
+        call_deadline: Duration::from_secs(10),
+        cancel_deadline: Duration::from_secs(3),
+        queue_wait: Duration::from_secs(30),
+        kill_margin: Duration::from_secs(15),
+        orphan_life: Duration::from_secs(5),
+        refused_pause: Duration::from_millis(150),
+        max_answer: 128 * 1024 * 1024,
+    };
+}
+
+/// A client of one agent.
+///
+/// Its token is sent only over connections whose peer has proved that it holds the same; a pod with the setting
+/// `agent: winpodx` is the one exception. Proxies of the environment are never used. Clones share their connections.
+///
+/// # Example
+/// ```no_run
+/// use podlink::{
+///     host::{AgentClient, ClientSettings, Home, Pod},
+///     protocol::ExecRequest,
+/// };
+///
+/// # async fn example() -> podlink::host::Result<()> {
+/// let pod = Pod::load(&Home::from_env()?, &"windows".parse().expect("a good name"))?;
+/// let client = AgentClient::for_pod(&pod, ClientSettings::DEFAULT)?;
+/// let request = ExecRequest { argv: Some(vec!["whoami".into()]), ..ExecRequest::default() };
+/// let outcome = client.exec(&request).await?;
+/// println!("{} said {:?}", outcome.result.rc, String::from_utf8_lossy(&outcome.stdout));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct AgentClient {
+    calls: Client,
+    probes: Client,
+    token: Token,
+    agents: Arc<Agents>,
+    place: Place,
+    settings: ClientSettings,
+}
+
+impl AgentClient {
+    /// A client of podlink's own agent at `address`.
+    ///
+    /// # Errors
+    /// When the HTTP client cannot be built.
+    pub fn new(address: SocketAddr, token: Token, settings: ClientSettings) -> Result<Self> {
+        let token_fix = "give the agent's token file the same content as this side's; it is read again within 2 s";
+        let place = Place { address, kind: AgentKind::Podlink, pod_flag: String::new(), token_fix: token_fix.into() };
+        Self::at(place, token, settings)
+    }
+
+    /// A client of a pod's agent.
+    ///
+    /// # Errors
+    /// When the pod's token cannot be read, or the HTTP client cannot be built.
+    pub fn for_pod(pod: &Pod, settings: ClientSettings) -> Result<Self> {
+        let pod_flag = format!(" --pod {}", pod.name());
+        let staged = pod.dir().join("oem").join(crate::token::STAGED_NAME);
+        let token_fix = match (pod.settings().engine, pod.settings().guest) {
+            (EngineKind::Local, _) => {
+                format!("run `podlink pod down{pod_flag}`, `podlink setup{pod_flag}`, then `podlink pod up{pod_flag}`")
+            }
+            (_, GuestOs::Windows) => format!(
+                "copy {} to C:\\OEM\\agent_token.txt in the guest (`podlink setup{pod_flag}` stages it anew); the agent takes it within 2 s",
+                staged.display()
+            ),
+            (_, GuestOs::Linux) => format!(
+                "copy {} to the agent's token file in the guest; the agent takes it within 2 s",
+                staged.display()
+            ),
+        };
+        let place = Place { address: pod.address(), kind: pod.settings().agent, pod_flag, token_fix };
+        Self::at(place, pod.token()?, settings)
+    }
+
+    fn at(place: Place, token: Token, settings: ClientSettings) -> Result<Self> {
+        let agents = Arc::new(Agents::default());
+        let calls = match place.kind {
+            AgentKind::Podlink => http::proving(ProofLayer(Arc::new(Guard {
+                token: token.clone(),
+                address: place.address,
+                connect_deadline: settings.connect_deadline,
+                proof_deadline: settings.proof_deadline,
+                agents: agents.clone(),
+            })))?,
+            AgentKind::Winpodx => http::unproved(settings.connect_deadline)?,
+        };
+        Ok(Self { calls, probes: http::probing(settings.health_deadline)?, token, agents, place, settings })
+    }
+
+    /// Where the agent is looked for.
+    pub const fn address(&self) -> SocketAddr {
+        self.place.address
+    }
+
+    /// The client's deadlines and bounds.
+    pub const fn settings(&self) -> &ClientSettings {
+        &self.settings
+    }
+
+    /// Looks once at what answers, over a new connection and without the token.
+    ///
+    /// # Errors
+    /// Only when the system has no randomness for a challenge: whatever the peer does is a [`Seen`].
+    pub async fn health(&self) -> Result<Seen> {
+        let mut request = self.probes.get(self.url(PATH_HEALTH));
+        let expected = match self.place.kind {
+            AgentKind::Podlink => {
+                let challenge = Challenge::generate()?;
+                request = request.header(HEADER_CHALLENGE, challenge.to_hex());
+                Expected::Proof(self.token.prove(&challenge))
+            }
+            AgentKind::Winpodx => Expected::Nothing,
+        };
+        let response = match request.send().await {
+            Ok(response) => response,
+            Err(error) => return Ok(seen_of(&error)),
+        };
+        let status = response.status();
+        let proof = response.headers().get(HEADER_PROOF).cloned();
+        Ok(match read_body(response, MAX_HEALTH).await {
+            Ok(body) => judge(status, proof.as_ref().map(header::HeaderValue::as_bytes), &body, &expected).0,
+            Err(BodyError::Broken(error)) => seen_of(&error),
+            Err(BodyError::TooLarge) => {
+                Seen::Foreign { status: Some(status.as_u16()), what: "a body that is far too long".to_owned() }
+            }
+        })
+    }
+
+    /// The error that a call which met this would end with.
+    pub fn error_of(&self, seen: &Seen) -> Error {
+        self.place.error(seen)
+    }
+
+    /// Asks the agent who it is: the authorized call that changes nothing.
+    ///
+    /// # Errors
+    /// Each condition of the peer has its [`ErrorKind`].
+    pub async fn whoami(&self) -> Result<Whoami> {
+        self.get(PATH_WHOAMI).await?.parse(&self.place)
+    }
+
+    /// The authorized call that changes nothing, whatever kind of agent it is.
+    ///
+    /// # Errors
+    /// As [`AgentClient::whoami`].
+    pub async fn check_token(&self) -> Result<()> {
+        match self.place.kind {
+            AgentKind::Podlink => self.whoami().await.map(drop),
+            // it has no such path; without the right token every path is 401, with it this one is not found
+            AgentKind::Winpodx => {
+                let answer = self.get(PATH_WHOAMI).await?;
+                if matches!(answer.status.as_u16(), 401 | 403) { Err(self.place.token_mismatch()) } else { Ok(()) }
+            }
+        }
+    }
+
+    /// Ends a call by its id; true where the agent knew it.
+    ///
+    /// # Errors
+    /// When the agent cannot be reached within a short deadline.
+    pub async fn cancel(&self, id: &RequestId) -> Result<bool> {
+        let request = self.request(Method::DELETE, &format!("{PATH_EXEC}/{id}"), self.settings.cancel_deadline);
+        let response = request.send().await.map_err(|error| self.sending_failed(&error))?;
+        Ok(response.status().is_success())
+    }
+
+    /// A GET, repeated once where a connection broke under it.
+    async fn get(&self, path: &str) -> Result<Answer> {
+        let mut again = true;
+        loop {
+            let sent = self.request(Method::GET, path, self.settings.call_deadline).send().await;
+            let result = match sent {
+                Ok(response) => {
+                    let status = response.status();
+                    read_body(response, self.settings.max_answer).await.map(|body| Answer { status, body })
+                }
+                Err(error) => Err(BodyError::Broken(error)),
+            };
+            match result {
+                Ok(answer) => return Ok(answer),
+                Err(BodyError::TooLarge) => return Err(self.too_large()),
+                Err(BodyError::Broken(error)) if again && !error.is_connect() && !error.is_timeout() => again = false,
+                Err(BodyError::Broken(error)) => return Err(self.sending_failed(&error)),
+            }
+        }
+    }
+
+    /// A request that bears the token.
+    fn request(&self, method: Method, path: &str, deadline: Duration) -> RequestBuilder {
+        let bearer = Zeroizing::new(format!("Bearer {}", self.token.expose().as_str()));
+        let mut request = self.calls.request(method, self.url(path)).timeout(deadline);
+        if let Ok(mut value) = header::HeaderValue::from_str(&bearer) {
+            value.set_sensitive(true); // shown by no Debug text
+            request = request.header(header::AUTHORIZATION, value);
+        }
+        match self.place.kind {
+            AgentKind::Podlink => request.header(HEADER_PROTOCOL, PROTOCOL_VERSION),
+            AgentKind::Winpodx => request,
+        }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.place.address)
+    }
+
+    /// The error of a request that did not come to an answer.
+    fn sending_failed(&self, error: &reqwest::Error) -> Error {
+        let seen = seen_of(error);
+        let said = self.place.error(&seen);
+        match seen {
+            // the one condition with many causes; of the layers above the cause none says more
+            Seen::Reset => said.with_source(root_cause(error)),
+            _ => said,
+        }
+    }
+
+    fn too_large(&self) -> Error {
+        Error::new(ErrorKind::Internal, format!("the answer is over {} bytes", self.settings.max_answer))
+            .with_hint("ask for less output: the rest of this answer was not read")
+    }
+}
+
+/// The text at the bottom of an error's chain.
+fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut deepest = error;
+    while let Some(next) = deepest.source() {
+        deepest = next;
+    }
+    deepest.to_string()
+}

@@ -1,0 +1,107 @@
+//! The smallest HTTP client: what a test sends is exactly what it says, broken or not.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{Shutdown, TcpStream},
+    time::Duration,
+};
+
+use serde_json::Value;
+
+/// Longer than any answer takes; a test that waits this long has failed.
+const DEADLINE: Duration = Duration::from_secs(100);
+
+/// An answer, taken apart.
+#[must_use]
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    /// Null where the body is not JSON.
+    pub json: Value,
+}
+
+impl Answer {
+    /// A header's value; the name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Takes a whole answer apart, head and body.
+    #[track_caller]
+    fn parse(bytes: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(bytes);
+        let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text}"));
+        let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+        let mut lines = head.split("\r\n");
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers = lines
+            .map(|line| line.split_once(':').unwrap())
+            .map(|(key, value)| (key.to_ascii_lowercase(), value.trim().to_owned()))
+            .collect();
+        let body = bytes[end + 4..].to_vec();
+        let json = serde_json::from_slice(&body).unwrap_or(Value::Null);
+        Self { status, headers, body, json }
+    }
+}
+
+/// A request that has been sent and not been answered yet.
+#[must_use]
+#[derive(Debug)]
+pub struct Pending(pub TcpStream);
+
+impl Pending {
+    /// Connects and sends these bytes.
+    pub fn send(port: u16, bytes: &[u8]) -> Self {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.write_all(bytes).unwrap();
+        Self(stream)
+    }
+
+    /// Sends more.
+    pub fn more(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.write_all(bytes)
+    }
+
+    /// Reads until the other side closes.
+    pub fn rest(mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        // a reset after the answer is the other side's right; what came before it counts
+        drop(self.0.read_to_end(&mut bytes));
+        bytes
+    }
+
+    /// The answer; the request has to have asked for the connection to be closed.
+    #[track_caller]
+    pub fn answer(self) -> Answer {
+        Answer::parse(&self.rest())
+    }
+
+    /// Goes away without reading: by FIN, or by a reset.
+    pub fn hang_up(self, reset: bool) {
+        if reset {
+            rustix::net::sockopt::set_socket_linger(&self.0, Some(Duration::ZERO)).unwrap();
+        } else {
+            self.0.shutdown(Shutdown::Both).unwrap();
+        }
+    }
+}
+
+/// The bytes of a request that asks for the connection to be closed.
+pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+    use std::fmt::Write as _;
+    let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
+    if !headers.iter().any(|(key, _)| key.eq_ignore_ascii_case("host")) {
+        head += "host: 127.0.0.1\r\n";
+    }
+    for (key, value) in headers {
+        write!(head, "{key}: {value}\r\n").unwrap();
+    }
+    if !body.is_empty() {
+        write!(head, "content-length: {}\r\n", body.len()).unwrap();
+    }
+    [head.as_bytes(), b"\r\n", body].concat()
+}
