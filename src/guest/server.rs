@@ -19,9 +19,9 @@ use tokio::{
 };
 
 use super::{
-    Config,
+    Config, calls,
     connection::{Peer, Standing, converse},
-    exec, gates,
+    gates,
     router::router,
     state::{AppState, Identity},
 };
@@ -34,7 +34,7 @@ const LOBBY: usize = 64;
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Beyond the drain: for the kills after it, before the agent ends all the same.
-const KILL_MARGIN: Duration = Duration::from_secs(5);
+const KILL_MARGIN: Duration = Duration::from_secs(7);
 
 /// After an accept that failed for want of something (file descriptors, memory).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -55,7 +55,7 @@ pub async fn serve(
     ensure!(!listeners.is_empty(), "an agent needs an address to listen on");
     super::sys::raise_file_limit();
     let identity = Identity::generate()?;
-    let calls = exec::Calls::new(config.exec.clone(), identity.agent_id.clone())
+    let calls = calls::Calls::new(config.exec.clone(), identity.agent_id.clone())
         .await
         .context("cannot set up the running of calls")?;
     let mut background = JoinSet::new();

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::super::{Exit, Outcome, Printer};
 use crate::{
-    guest::{self, Claim, Config, Deadlines, HostName, LogFormat, Network, Origin, PidFile, Signals, exec::Settings},
+    guest::{self, Claim, Config, Deadlines, HostName, LogFormat, Network, Origin, PidFile, Signals, calls::Settings},
     protocol::DEFAULT_PORT,
 };
 
