@@ -3,7 +3,6 @@
 mod container;
 mod front_end;
 mod local;
-mod probe;
 mod run;
 mod this_program;
 
