@@ -73,7 +73,7 @@ fn the_test_vector_of_the_proof_is_right() {
     let page = read("docs/protocol.md");
     let value = |name: &str| {
         let row = page.split_once(&format!("| {name} | `")).expect("the vector stands in a table").1;
-        row[..64].as_bytes().to_owned()
+        row.as_bytes()[..64].to_owned()
     };
     let (token, challenge) = (Token::parse(&value("token")).unwrap(), Challenge::parse(&value("challenge")).unwrap());
     assert_eq!(token.prove(&challenge).to_hex().into_bytes(), value("proof"));
