@@ -387,10 +387,7 @@ fn out() -> PathBuf {
 
 /// podman as these tests use it.
 fn podman_env() -> [(&'static str, PathBuf); 2] {
-    [
-        ("CONTAINERS_CONF", out().join("containers.conf")),
-        ("CONTAINERS_STORAGE_CONF", out().join("storage.conf")),
-    ]
+    [("CONTAINERS_CONF", out().join("containers.conf")), ("CONTAINERS_STORAGE_CONF", out().join("storage.conf"))]
 }
 
 /// Runs podman, which has to succeed, and returns what it printed.
@@ -405,6 +402,8 @@ fn script(name: &str, args: &[&str]) -> String {
     let output = Command::new(scripts().join(name)).args(args).output().unwrap();
     let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     assert!(output.status.success(), "{name} {args:?}: {stdout}{stderr}");
-    if name == "build" { print!("{stdout}") }
+    if name == "build" {
+        print!("{stdout}");
+    }
     stdout + if args.first() == Some(&"logs") { &stderr } else { "" }
 }
