@@ -7,10 +7,14 @@
     reason = "clippy knows only #[test] functions as tests, not what they share"
 )]
 
+mod auth;
 mod client;
 mod exec;
+mod health;
 mod house;
+mod limits;
 mod pod_exec;
 mod powershell;
+mod serve;
 mod support;
 mod wait_ready;
