@@ -65,7 +65,8 @@ fn a_token_is_given_once_and_whole() {
 #[test]
 fn foreign_hosts_are_refused_on_every_path() {
     let agent = Agent::with(&["--allow-host", "Guest.example", "--allow-host", "10.0.2.15"]);
-    let evil = ["evil.example:8765", "localhost.evil.example", "10.0.2.16", "0.0.0.0", "127.1", "", "a b", "x@localhost"];
+    let evil =
+        ["evil.example:8765", "localhost.evil.example", "10.0.2.16", "0.0.0.0", "127.1", "", "a b", "x@localhost"];
     for path in ["/health", "/whoami", "/exec", "/nothing"] {
         for host in evil {
             agent.authorized("GET", path).replace("Host", host).send().is_error(403, "forbidden_host");

@@ -63,7 +63,12 @@ fn an_early_answer_reaches_a_caller_that_still_sends() {
     let agent = Agent::start();
     let body = vec![b' '; 9 * MIB];
     agent.http("POST", "/exec").body(body.clone()).send().is_error(401, "unauthorized");
-    agent.http("POST", "/exec").replace("Host", "evil.example").body(body.clone()).send().is_error(403, "forbidden_host");
+    agent
+        .http("POST", "/exec")
+        .replace("Host", "evil.example")
+        .body(body.clone())
+        .send()
+        .is_error(403, "forbidden_host");
     agent.authorized("POST", "/nothing").body(body.clone()).send().is_error(404, "not_found");
     let text = agent.authorized("POST", "/exec").header("Content-Type", "text/plain");
     text.body(body).send().is_error(415, "unsupported_media_type");
@@ -210,7 +215,9 @@ fn running_out_of_files_ends_nothing() {
     let held: Vec<Pending> = (0..20).map(|_| agent.raw(b"GET")).collect();
     wait_for("the log to say so", PATIENCE, || agent.log().contains("cannot accept connections"));
     assert!(agent.lives());
-    held.into_iter().for_each(|connection| connection.hang_up(false));
+    for connection in held {
+        connection.hang_up(false);
+    }
     wait_for("the log to say that it is over", PATIENCE, || agent.log().contains("accepting connections again"));
     assert_eq!(agent.http("GET", "/health").send().status, 200);
 }

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use super::{HostName, Network, Origin, exec, gates::GateSettings};
+use super::{HostName, Network, Origin, calls, gates::GateSettings};
 use crate::{
     protocol::{Limits, MAX_JSON_BODY},
     token::WatchSettings,
@@ -22,7 +22,7 @@ pub struct Config {
     /// The peers that are let in.
     pub allow_peers: Vec<Network>,
     /// The bounds of calls, and where their files lie.
-    pub exec: exec::Settings,
+    pub exec: calls::Settings,
     /// How long running calls may go on once the agent is told to stop.
     pub drain: Duration,
     /// Connections that are served at one time; see [`server`](super::serve) for what happens beyond.
@@ -74,7 +74,7 @@ impl Config {
             allow_hosts: Vec::new(),
             allow_origins: Vec::new(),
             allow_peers: Network::defaults(listen),
-            exec: exec::Settings::new(),
+            exec: calls::Settings::new(),
             drain: Duration::from_secs(5),
             max_connections: super::sys::connection_limit(),
             deadlines: Deadlines::DEFAULT,
@@ -94,7 +94,7 @@ impl Config {
             exec_queue_wait_sec: self.exec.queue_wait.as_secs(),
             exec_timeout_cap_sec: self.exec.timeout_cap.as_secs(),
             max_json_body: MAX_JSON_BODY as u64,
-            max_output_bytes: exec::Settings::MAX_OUTPUT,
+            max_output_bytes: calls::Settings::MAX_OUTPUT,
         }
     }
 }

@@ -6,10 +6,11 @@
 mod account;
 mod admit;
 mod bind;
+pub mod calls;
 mod config;
 mod connection;
 mod error;
-pub mod exec;
+mod exec;
 mod extract;
 mod gates;
 mod health;

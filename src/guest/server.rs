@@ -19,9 +19,9 @@ use tokio::{
 };
 
 use super::{
-    Config,
+    Config, calls,
     connection::{Peer, Standing, converse},
-    exec, gates,
+    gates,
     router::router,
     state::{AppState, Identity},
 };
@@ -34,12 +34,13 @@ const LOBBY: usize = 64;
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Beyond the drain: for the kills after it, before the agent ends all the same.
-const KILL_MARGIN: Duration = Duration::from_secs(5);
+const KILL_MARGIN: Duration = Duration::from_secs(7);
 
 /// After an accept that failed for want of something (file descriptors, memory).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Runs an agent on these listeners until `shutdown` completes, then lets calls end and returns.
+/// Runs an agent on these listeners until `shutdown` completes, then lets calls end and returns; once `hurry`
+/// completes as well, calls are not waited for but killed.
 ///
 /// `max_connections` are served at one time. Those beyond it wait in a lobby of 64 for at most two seconds each, where
 /// `/health` is answered and everything else is `queue_full`; beyond that, connections are closed at once. Peers that
@@ -51,11 +52,12 @@ pub async fn serve(
     config: Config,
     listeners: Vec<TcpListener>,
     shutdown: impl Future<Output = ()>,
+    hurry: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     ensure!(!listeners.is_empty(), "an agent needs an address to listen on");
     super::sys::raise_file_limit();
     let identity = Identity::generate()?;
-    let calls = exec::Calls::new(config.exec.clone(), identity.agent_id.clone())
+    let calls = calls::Calls::new(config.exec.clone(), identity.agent_id.clone())
         .await
         .context("cannot set up the running of calls")?;
     let mut background = JoinSet::new();
@@ -86,7 +88,13 @@ pub async fn serve(
     tracing::info!(?drain, "stopping: no new calls; those that run may end");
     state.start_draining();
     let limit = drain + 2 * kill_grace + KILL_MARGIN;
-    if tokio::time::timeout(limit, state.calls().stop(drain)).await.is_err() {
+    let stopped = async {
+        tokio::select! {
+            () = state.calls().stop(drain) => {}
+            () = async { hurry.await; state.calls().stop(Duration::ZERO).await } => {}
+        }
+    };
+    if tokio::time::timeout(limit, stopped).await.is_err() {
         tracing::error!(?limit, "calls did not end in time; ending without them");
     }
     stop.send_replace(true);

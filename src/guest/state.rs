@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use tokio::sync::watch;
 
-use super::{Config, account::Account, exec, gates::Gates, random_hex};
+use super::{Config, account::Account, calls, gates::Gates, random_hex};
 use crate::{protocol::Stage, token::Token};
 
 /// The agent's state; a clone is another handle to the same.
@@ -16,7 +16,7 @@ struct Shared {
     config: Config,
     identity: Identity,
     account: Account,
-    calls: Arc<exec::Calls>,
+    calls: Arc<calls::Calls>,
     token: watch::Receiver<Option<Token>>,
     gates: watch::Receiver<Gates>,
     draining: watch::Sender<bool>,
@@ -52,7 +52,7 @@ impl AppState {
     pub(super) fn new(
         config: Config,
         identity: Identity,
-        calls: Arc<exec::Calls>,
+        calls: Arc<calls::Calls>,
         token: watch::Receiver<Option<Token>>,
         gates: watch::Receiver<Gates>,
     ) -> Self {
@@ -62,7 +62,7 @@ impl AppState {
     }
 
     /// What runs and waits.
-    pub(crate) fn calls(&self) -> &Arc<exec::Calls> {
+    pub(crate) fn calls(&self) -> &Arc<calls::Calls> {
         &self.0.calls
     }
 

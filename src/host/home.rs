@@ -1,6 +1,10 @@
 //! Where pods lie on the host's disk, and what they may be called.
 
-use std::{fmt, path::PathBuf, str::FromStr};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use super::{Error, ErrorKind, Result};
 
@@ -76,8 +80,29 @@ impl Home {
     }
 
     /// The folder that holds the pods' own folders.
-    pub fn config(&self) -> &std::path::Path {
+    pub fn config(&self) -> &Path {
         &self.config
+    }
+
+    /// The pods in it, by name; what is no pod's name is passed over.
+    pub fn pods(&self) -> Vec<PodName> {
+        let Ok(entries) = fs_err::read_dir(&self.config) else { return Vec::new() };
+        let mut names: Vec<PodName> =
+            entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        names.sort();
+        names
+    }
+
+    /// The compose project of a pod: `podlink-<pod>-<8 hex>`, the digits taken from this home's path, so that pods
+    /// of the same name in two homes are two.
+    ///
+    /// Symbolic links on the way are followed first: one home has one name.
+    pub fn project(&self, name: &PodName) -> String {
+        use std::os::unix::ffi::OsStrExt as _;
+
+        use sha2::Digest as _;
+        let digest = sha2::Sha256::digest(real_path(&self.config).as_os_str().as_bytes());
+        format!("podlink-{name}-{}", hex::encode(&digest[..4]))
     }
 
     /// A pod's own folder.
@@ -89,6 +114,16 @@ impl Home {
     pub fn storage_dir(&self, name: &PodName) -> PathBuf {
         self.data.join(name.as_str()).join("storage")
     }
+}
+
+/// The path without symbolic links, as far as it exists.
+fn real_path(path: &Path) -> PathBuf {
+    for existing in path.ancestors() {
+        if let (Ok(real), Ok(rest)) = (existing.canonicalize(), path.strip_prefix(existing)) {
+            return if rest.as_os_str().is_empty() { real } else { real.join(rest) };
+        }
+    }
+    path.to_owned()
 }
 
 #[cfg(test)]
@@ -108,5 +143,20 @@ mod tests {
     #[test]
     fn a_relative_home_is_refused() {
         assert!(Home::at("relative".into()).is_err());
+    }
+
+    #[test]
+    fn a_home_behind_a_link_has_the_same_project_before_and_after_it_is_made() {
+        let top = tempfile::tempdir().unwrap();
+        let (real, link) = (top.path().join("real"), top.path().join("link"));
+        fs_err::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let name: PodName = "a".parse().unwrap();
+        let project = |home: PathBuf| Home::at(home).unwrap().project(&name);
+        let before = project(link.join("home"));
+        fs_err::create_dir(real.join("home")).unwrap();
+        assert_eq!(before, project(link.join("home")));
+        assert_eq!(before, project(real.join("home")));
+        assert_ne!(before, project(real));
     }
 }

@@ -5,12 +5,14 @@ pub mod engine;
 mod error;
 mod home;
 mod pod;
+pub mod ports;
 mod readiness;
+pub mod setup;
 mod status;
 
 pub use client::{AgentClient, ClientSettings, ExecOutcome, RequestId, Seen};
 pub use error::{Error, ErrorKind, Result};
 pub use home::{Home, PodName};
-pub use pod::{AgentKind, EngineKind, GuestOs, Pod, PodSettings, Ports};
+pub use pod::{AgentKind, EngineKind, GuestOs, Machine, Pod, PodSettings, Ports};
 pub use readiness::{Progress, WaitSettings, WaitStage, wait_ready};
 pub use status::{AgentStatus, PodStatus, TokenStatus, status};

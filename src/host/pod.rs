@@ -5,7 +5,10 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::{Error, ErrorKind, Home, PodName, Result};
-use crate::token::{self, Owners, Token};
+use crate::{
+    compose::Secret,
+    token::{self, Owners, Token},
+};
 
 /// What runs the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +66,32 @@ pub struct PodSettings {
     pub agent: AgentKind,
     /// The host's ports.
     pub ports: Ports,
+    /// The container and the machine in it; `None` for a pod that never had one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<Machine>,
+}
+
+/// The container and the virtual machine in it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The container's image.
+    pub image: String,
+    /// Processors.
+    pub cpus: u32,
+    /// Memory: `4G`.
+    pub ram: String,
+    /// Disk: `64G`.
+    pub disk: String,
+    /// The user that the installation makes.
+    pub user: String,
+    /// That user's password.
+    pub password: Secret,
+    /// The time zone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timezone: Option<String>,
+    /// The image's `NETWORK`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub network: Option<String>,
 }
 
 /// A pod that `setup` has made.
@@ -70,12 +99,67 @@ pub struct PodSettings {
 pub struct Pod {
     name: PodName,
     dir: PathBuf,
+    project: String,
     settings: PodSettings,
+}
+
+impl PodSettings {
+    /// Reads `pod.yaml`.
+    ///
+    /// # Errors
+    /// What is wrong and where, without any of the content: it holds a password.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        serde_yaml::from_str(text).map_err(|error| match error.location() {
+            Some(place) => format!("line {}, column {} is not as setup writes it", place.line(), place.column()),
+            None => "it is not as setup writes it".to_owned(),
+        })
+    }
+}
+
+impl EngineKind {
+    /// As it is typed and written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Podman => "podman",
+            Self::Docker => "docker",
+            Self::Local => "local",
+        }
+    }
+}
+
+impl std::fmt::Display for EngineKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::fmt::Display for GuestOs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl GuestOs {
+    /// As it is typed and written.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Windows => "windows",
+            Self::Linux => "linux",
+        }
+    }
 }
 
 impl Pod {
     /// The settings' file name in the pod's folder.
     pub const SETTINGS_FILE: &str = "pod.yaml";
+    /// The file that `setup` writes for the container engines.
+    pub const COMPOSE_FILE: &str = "compose.yaml";
+    /// The user's own file beside it, which the engines merge.
+    pub const OVERRIDE_FILE: &str = "compose.override.yaml";
+    /// The folder that becomes `/oem` in the container.
+    pub const OEM_DIR: &str = "oem";
+    /// The folder that becomes `/shared` in the container.
+    pub const SHARE_DIR: &str = "share";
 
     /// Reads a pod's settings.
     ///
@@ -94,10 +178,16 @@ impl Pod {
                 return Err(Error::new(ErrorKind::File, "could not read the pod's settings").with_source(error));
             }
         };
-        let settings = serde_yaml::from_str(&text).map_err(|error| {
-            Error::new(ErrorKind::Settings, format!("{} does not read", path.display())).with_source(error.to_string())
+        let settings = PodSettings::parse(&text).map_err(|reason| {
+            Error::new(ErrorKind::Settings, format!("{} does not read: {reason}", path.display()))
+                .with_hint(format!("mend it, or move it away and make it anew with `podlink setup --pod {name}`"))
         })?;
-        Ok(Self { name: name.clone(), dir, settings })
+        Ok(Self { name: name.clone(), dir, project: home.project(name), settings })
+    }
+
+    /// The compose project's name, which no other pod of this machine's user has.
+    pub fn project(&self) -> &str {
+        &self.project
     }
 
     /// The pod's name.

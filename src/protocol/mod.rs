@@ -11,11 +11,13 @@
 mod error;
 mod exec;
 mod health;
+mod openapi;
 mod whoami;
 
 pub use error::{ErrorBody, ErrorCode};
 pub use exec::{ExecRequest, ExecResult, Shell, TimeoutSec};
 pub use health::{Health, Stage};
+pub use openapi::openapi;
 pub use whoami::{Limits, Whoami};
 
 /// The version of the wire that this build speaks.

@@ -162,8 +162,11 @@ impl Http {
 
     /// All but the body, as it goes out.
     pub fn head(&self) -> Vec<u8> {
-        let headers: String = self.headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
-        format!("{}\r\n{headers}\r\n", self.line).into_bytes()
+        let mut head = format!("{}\r\n", self.line);
+        for (name, value) in &self.headers {
+            head.extend([name, ": ", value, "\r\n"]);
+        }
+        (head + "\r\n").into_bytes()
     }
 
     /// Sends the head alone.

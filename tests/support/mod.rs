@@ -8,6 +8,8 @@ pub mod fake;
 pub mod http;
 pub mod port;
 pub mod processes;
+pub mod schema;
+pub mod vm;
 pub mod wait;
 
 pub use agent::Agent;

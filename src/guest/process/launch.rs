@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::{
     super::sys,
+    error::SpawnError,
     runs::RunFolder,
     spec::{Program, Spec},
-    supervise::SpawnError,
 };
 
 /// Calls a script the way it would be called by hand, with the streams and exit codes that a caller can use.

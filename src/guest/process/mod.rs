@@ -9,13 +9,15 @@
 //! The *leader's* exit ends a call, never the end of its output: a child in the background may hold the pipes for
 //! ever. What lies in the pipes at that moment is still read.
 
+mod error;
 mod launch;
 mod output;
 mod runs;
 mod spec;
 mod supervise;
 
+pub(super) use error::SpawnError;
 pub(super) use output::Captured;
 pub(super) use runs::Runs;
 pub(super) use spec::{Environment, Program, Spec};
-pub(super) use supervise::{Ending, Environs, Kill, Lingering, Outcome, SpawnError, supervise};
+pub(super) use supervise::{Ending, Environs, Kill, Lingering, Outcome, supervise};

@@ -7,13 +7,12 @@
 use std::{
     fs::{File, OpenOptions},
     io::Write as _,
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
 use anyhow::Context as _;
 
-use super::super::sys::TreeHome;
+use super::super::sys::{TreeHome, create_private, create_private_dir};
 use crate::token::ensure_private_dir;
 
 /// This agent's folder of runs.
@@ -32,7 +31,7 @@ impl Runs {
         ensure_private_dir(top).context("the folder for the files of runs cannot be used")?;
         let folder = top.join(agent_id);
         ensure_private_dir(&folder)?;
-        let alive = create(&folder.join("lock"))?;
+        let alive = create_private(&folder.join("lock"))?;
         alive.try_lock().context("the folder for the files of runs is another agent's")?;
         Ok(Self { folder, _alive: alive })
     }
@@ -49,7 +48,7 @@ impl Runs {
                 let tree = trees.find(&process_id);
                 let survivors = tree.end(std::time::Duration::ZERO).await;
                 tree.release();
-                tracing::warn!(process_id, ?survivors, "ended a call that an agent before this one had left running");
+                tracing::warn!(process_id, ?survivors, "swept a call that an agent before this one had not ended");
             }
             if let Err(error) = fs_err::remove_dir_all(&folder) {
                 tracing::warn!(%error, "could not remove what an agent before this one left behind");
@@ -59,9 +58,8 @@ impl Runs {
 
     /// The folder of one run.
     pub(super) fn folder_of(&self, process_id: &str) -> std::io::Result<RunFolder> {
-        use std::os::unix::fs::DirBuilderExt as _;
         let path = self.folder.join(process_id);
-        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
+        create_private_dir(&path)?;
         Ok(RunFolder { path })
     }
 }
@@ -78,10 +76,6 @@ fn names(folder: &Path) -> Vec<String> {
     entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
-fn create(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
-}
-
 /// The folder of one run; dropping it removes it.
 #[derive(Debug)]
 pub(super) struct RunFolder {
@@ -92,7 +86,7 @@ impl RunFolder {
     /// Writes a file for the run to read, and returns its path.
     pub(super) fn write(&self, name: &str, content: &[u8]) -> std::io::Result<PathBuf> {
         let path = self.path.join(name);
-        create(&path)?.write_all(content)?;
+        create_private(&path)?.write_all(content)?;
         Ok(path)
     }
 }

@@ -9,7 +9,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use thiserror::Error;
 use tokio::{
     process::{Child, Command},
     sync::watch,
@@ -18,6 +17,7 @@ use tokio::{
 
 use super::{
     super::sys::{self, CallTree, Drainer, OutputPipe, TreeHome},
+    error::SpawnError,
     launch,
     output::{Captured, Rest, capture},
     runs::{RunFolder, Runs},
@@ -106,33 +106,6 @@ pub(crate) struct Outcome {
     pub duration: Duration,
     /// Processes that could not be killed.
     pub survivors: Vec<u32>,
-}
-
-/// Why a program could not be started: nothing ran.
-#[derive(Debug, Error)]
-pub(crate) enum SpawnError {
-    /// There is no such interpreter here.
-    #[error("{0}")]
-    NoInterpreter(&'static str),
-    /// The working directory is none.
-    #[error("the working directory {} cannot be used: {cause}", path.display())]
-    Cwd {
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        cause: io::Error,
-    },
-    /// The system did not start it.
-    #[error("{program} could not be started: {cause}")]
-    Program {
-        /// The program as asked for.
-        program: String,
-        /// Why.
-        cause: io::Error,
-    },
-    /// The agent's own files or pipes failed.
-    #[error("the files or pipes of the run could not be made: {0}")]
-    Files(io::Error),
 }
 
 /// A program that has been started.

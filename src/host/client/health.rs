@@ -3,11 +3,12 @@
 use std::error::Error as StdError;
 
 use reqwest::StatusCode;
+use thiserror::Error as DeriveError;
 
 use super::super::{AgentKind, Error, ErrorKind};
 use crate::{
     protocol::{ErrorBody, Health, Stage},
-    token::Proof,
+    token::{Proof, TokenError},
 };
 
 /// What one try to reach the agent met.
@@ -130,8 +131,8 @@ pub(super) fn seen_of(error: &(dyn StdError + 'static)) -> Seen {
     let mut seen = Seen::Reset;
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(error) = error.downcast_ref::<super::proof::ProofError>() {
-            return error.seen().clone();
+        if let Some(error) = error.downcast_ref::<ProofError>() {
+            return error.seen.clone();
         }
         if error.downcast_ref::<reqwest::Error>().is_some_and(reqwest::Error::is_timeout) {
             seen = Seen::Silent;
@@ -149,6 +150,33 @@ pub(super) fn seen_of(error: &(dyn StdError + 'static)) -> Seen {
         next = error.source();
     }
     seen
+}
+
+/// Any error, as libraries hand them on.
+pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a connection was not handed out: nothing but the challenge has been sent over it.
+#[derive(Debug, DeriveError)]
+#[error("the peer has not proved that it holds the pod's token")]
+pub(super) struct ProofError {
+    seen: Seen,
+    source: Option<BoxError>,
+}
+
+impl ProofError {
+    pub(super) fn met(seen: Seen) -> Self {
+        Self { seen, source: None }
+    }
+
+    pub(super) fn broken(source: BoxError) -> Self {
+        Self { seen: seen_of(&*source), source: Some(source) }
+    }
+}
+
+impl From<TokenError> for ProofError {
+    fn from(error: TokenError) -> Self {
+        Self { seen: Seen::Reset, source: Some(error.into()) }
+    }
 }
 
 /// Where an error happened and how it is put right, for its text.

@@ -21,48 +21,16 @@ use hyper::{
     client::conn::http1,
     header::{CONNECTION, HOST},
 };
-use thiserror::Error;
 use tower::{Layer, Service};
 
-use super::health::{Expected, Seen, judge, seen_of};
+use super::health::{BoxError, Expected, ProofError, Seen, judge};
 use crate::{
     protocol::{HEADER_CHALLENGE, HEADER_PROOF, Health, PATH_HEALTH},
-    token::{Challenge, Token, TokenError},
+    token::{Challenge, Token},
 };
 
 /// More than a health answer ever takes.
 pub(super) const MAX_HEALTH: usize = 64 * 1024;
-
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
-
-/// Why a connection was not handed out: nothing but the challenge has been sent over it.
-#[derive(Debug, Error)]
-#[error("the peer has not proved that it holds the pod's token")]
-pub(super) struct ProofError {
-    seen: Seen,
-    source: Option<BoxError>,
-}
-
-impl ProofError {
-    fn met(seen: Seen) -> Self {
-        Self { seen, source: None }
-    }
-
-    fn broken(source: BoxError) -> Self {
-        Self { seen: seen_of(&*source), source: Some(source) }
-    }
-
-    /// What was met instead of the agent.
-    pub(super) fn seen(&self) -> &Seen {
-        &self.seen
-    }
-}
-
-impl From<TokenError> for ProofError {
-    fn from(error: TokenError) -> Self {
-        Self { seen: Seen::Reset, source: Some(error.into()) }
-    }
-}
 
 /// The agents that have proved themselves to one client.
 #[derive(Debug, Default)]

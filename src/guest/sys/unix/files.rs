@@ -3,7 +3,7 @@
 use std::{
     fs::{File, OpenOptions, Permissions},
     io,
-    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -28,6 +28,16 @@ pub fn default_runs_dir() -> PathBuf {
         Some(folder) if folder.is_absolute() && folder.is_dir() => folder.join("podlink/runs"),
         _ => std::env::temp_dir().join(format!("podlink-{}/runs", user.as_raw())),
     }
+}
+
+/// Makes a file that only its owner can read or write; an error where something of the name is there.
+pub(in crate::guest) fn create_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Makes a folder that only its owner can look into; an error where something of the name is there.
+pub(in crate::guest) fn create_private_dir(path: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().mode(0o700).create(path)
 }
 
 /// Opens a file to append to, made with mode 0600 where it is missing; a wider mode of a regular file is tightened.

@@ -15,7 +15,7 @@ mod tree;
 pub(in crate::guest) use account::account;
 pub(in crate::guest) use drain::Drainer;
 pub use drain::drain_loop;
-pub(in crate::guest) use files::open_private_append;
+pub(in crate::guest) use files::{create_private, create_private_dir, open_private_append};
 pub use files::{default_runs_dir, default_token_file};
 pub(in crate::guest) use pipe::OutputPipe;
 pub(in crate::guest) use shell::interpreter;

@@ -27,9 +27,8 @@ pub(super) fn members(mark: &str, leader: Option<u32>) -> Vec<u32> {
     // children of the proven, and theirs: until a round finds nobody new
     loop {
         let before = proven.len();
-        proven.extend(
-            others().filter(|entry| proven.contains(&entry.parent)).map(|entry| entry.pid).collect::<Vec<_>>(),
-        );
+        proven
+            .extend(others().filter(|entry| proven.contains(&entry.parent)).map(|entry| entry.pid).collect::<Vec<_>>());
         if proven.len() == before {
             break;
         }

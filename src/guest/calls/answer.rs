@@ -25,7 +25,7 @@ enum Summary {
 
 /// A call's answer, the same bytes for each caller that joined it.
 #[derive(Debug, Clone)]
-pub(super) struct Finished {
+pub(in crate::guest) struct Finished {
     status: StatusCode,
     body: Bytes,
     retry_after_secs: Option<u32>,

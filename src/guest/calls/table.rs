@@ -11,18 +11,18 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use super::{answer::Finished, calls::Call, settings::Settings};
+use super::{answer::Finished, call::Call, settings::Settings};
 
 /// Ids of ended calls that are remembered; the oldest go first. At 100 bytes each, some 25 MB.
 const MOST_IDS: usize = 262_144;
 
 /// What tells one request's body from another's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Digest([u8; 32]);
+pub(in crate::guest) struct Digest([u8; 32]);
 
 impl Digest {
     /// The digest of a body.
-    pub(super) fn of(body: &[u8]) -> Self {
+    pub(in crate::guest) fn of(body: &[u8]) -> Self {
         Self(Sha256::digest(body).into())
     }
 }

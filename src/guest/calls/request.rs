@@ -14,7 +14,7 @@ use super::{
 use crate::protocol::{DEFAULT_MAX_OUTPUT, DEFAULT_TIMEOUT_SEC, ErrorCode, ExecRequest, Shell, TimeoutSec};
 
 /// Checks all of a request.
-pub(super) fn check(request: ExecRequest, settings: &Settings) -> Result<Spec, GuestError> {
+pub(in crate::guest) fn check(request: ExecRequest, settings: &Settings) -> Result<Spec, GuestError> {
     if request.session.is_some() {
         return Err(not_offered("session"));
     }

@@ -1,11 +1,4 @@
-//! `POST /exec`: from a body to a run, at most once for each request id, a bounded number at a time.
-
-mod answer;
-mod calls;
-mod request;
-mod settings;
-mod slots;
-mod table;
+//! `POST /exec` and `DELETE /exec/{request-id}`.
 
 use axum::{
     Extension,
@@ -14,11 +7,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-pub use calls::Calls;
-pub use settings::Settings;
-
 use super::{
     GuestError,
+    calls::{Digest, check},
     extract::{JsonBytes, parse_json},
     request_id::RequestId,
     state::AppState,
@@ -34,10 +25,10 @@ pub(super) async fn run(
 ) -> Result<Response, GuestError> {
     let calls = state.calls();
     meant_for_this_agent(&headers, calls.agent_id())?;
-    let digest = table::Digest::of(&body);
+    let digest = Digest::of(&body);
     let request: ExecRequest = parse_json(&body)?;
     drop(body);
-    let spec = request::check(request, calls.settings())?;
+    let spec = check(request, calls.settings())?;
     let finished = calls.call(&request_id, digest, spec).await?;
     Ok(finished.into_response())
 }

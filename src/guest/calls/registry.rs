@@ -1,10 +1,7 @@
 //! The life of calls: joined by repeats, waiting for a slot, run, ended by callers that leave or an agent that stops.
 
 use std::{
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -18,6 +15,7 @@ use super::{
         sys::{Drainer, TreeHome},
     },
     answer::{Finished, conflict},
+    call::{Call, Caller},
     settings::Settings,
     slots::Slots,
     table::{Digest, Known, Table},
@@ -28,73 +26,6 @@ const MOST_INPUT_KIB: usize = 256 * 1024;
 
 /// How long ending all killed calls may take beyond the grace they get: what killing a tree takes at most.
 const END_DEADLINE: Duration = Duration::from_secs(6);
-
-/// One call, shared by its task and its callers.
-#[derive(Debug)]
-pub(super) struct Call {
-    kill: watch::Sender<Option<Kill>>,
-    finished: watch::Sender<Option<Finished>>,
-    callers: AtomicUsize,
-    /// How long it lives without a caller.
-    orphan_grace: Duration,
-}
-
-impl Call {
-    fn new(orphan_grace: Duration) -> Arc<Self> {
-        let (kill, finished) = (watch::Sender::new(None), watch::Sender::new(None));
-        Arc::new(Self { kill, finished, callers: AtomicUsize::new(0), orphan_grace })
-    }
-
-    /// Ends it; of several reasons the first counts.
-    fn kill(&self, why: Kill) {
-        self.kill.send_if_modified(|wish| {
-            let first = wish.is_none();
-            wish.get_or_insert(why);
-            first
-        });
-    }
-
-    async fn wait(&self) -> Finished {
-        let mut finished = self.finished.subscribe();
-        let value = finished.wait_for(Option::is_some).await.ok().and_then(|value| value.clone());
-        value.unwrap_or_else(Finished::fault)
-    }
-}
-
-/// A caller that waits for a call. Dropped before the call has ended, it has gone away.
-struct Caller(Arc<Call>);
-
-impl Caller {
-    fn of(call: &Arc<Call>) -> Self {
-        call.callers.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::clone(call))
-    }
-}
-
-impl Drop for Caller {
-    fn drop(&mut self) {
-        let call = Arc::clone(&self.0);
-        if call.callers.fetch_sub(1, Ordering::SeqCst) > 1 || call.finished.borrow().is_some() {
-            return;
-        }
-        if call.orphan_grace.is_zero() {
-            call.kill(Kill::CallerGone);
-            return;
-        }
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        runtime.spawn(async move {
-            let mut finished = call.finished.subscribe();
-            tokio::select! {
-                _ = finished.wait_for(Option::is_some) => {}
-                () = tokio::time::sleep(call.orphan_grace) => {
-                    if call.callers.load(Ordering::SeqCst) == 0 {
-                        call.kill(Kill::CallerGone);
-                    }
-                }
-            }
-        });
-    }
-}
 
 /// All calls of an agent.
 #[derive(Debug)]
@@ -147,14 +78,14 @@ impl Calls {
         self.environs.trees.kind()
     }
 
-    pub(super) fn agent_id(&self) -> &str {
+    pub(in crate::guest) fn agent_id(&self) -> &str {
         &self.agent_id
     }
 
     /// Runs `spec`, or joins the run that an earlier request with the same id began, and waits for its end.
     ///
     /// Dropping the future is the caller's going away.
-    pub(super) async fn call(
+    pub(in crate::guest) async fn call(
         self: &Arc<Self>,
         request_id: &RequestId,
         digest: Digest,
@@ -189,7 +120,7 @@ impl Calls {
     }
 
     /// Ends the call with this request id and waits until it has; `false` where none is known.
-    pub(super) async fn cancel(&self, id: &str) -> bool {
+    pub(in crate::guest) async fn cancel(&self, id: &str) -> bool {
         let known = self.table().named(id);
         match known {
             Known::Nothing | Known::Another => false,
@@ -243,7 +174,7 @@ impl Calls {
             "call ended"
         );
         self.table().end(number, request_id.by_caller.then_some(request_id.id.as_str()), &finished);
-        call.finished.send_replace(Some(finished));
+        call.finish(finished);
         self.living.send_modify(|count| *count -= 1);
     }
 
@@ -252,7 +183,7 @@ impl Calls {
         let Ok(_input) = Arc::clone(&self.input).try_acquire_many_owned(u32::try_from(kib).unwrap_or(u32::MAX)) else {
             return Finished::no_slot(super::slots::NoSlot::QueueFull);
         };
-        let mut kill = call.kill.subscribe();
+        let mut kill = call.wishes();
         let mut stopping = self.stopping.subscribe();
         let slot = tokio::select! {
             biased;

@@ -1,0 +1,53 @@
+//! Makes a pod's folder: everything is decided and checked in memory, then written file by file, `pod.yaml` last.
+//!
+//! Implementation note: one lock a home, held from the first look to the last write. Two setups at once, also of two
+//! pods, then end with one token each and with ports that differ.
+
+mod apply;
+mod diff;
+mod lock;
+mod plan;
+mod port_choice;
+mod request;
+mod resolve;
+
+use std::time::Duration;
+
+pub use plan::{Change, Plan, PlannedFile, TokenFate};
+pub use request::{EngineChoice, SetupRequest, read_password};
+
+use super::{Home, PodName, Result, engine::EngineSettings};
+
+/// Deadlines of a setup.
+#[derive(Debug, Clone)]
+pub struct SetupSettings {
+    /// How long another setup is waited for.
+    pub lock: Duration,
+    /// What is asked of engines.
+    pub engine: EngineSettings,
+}
+
+impl SetupSettings {
+    /// As the command uses them.
+    pub const DEFAULT: Self = Self { lock: Duration::from_secs(30), engine: EngineSettings::DEFAULT };
+}
+
+/// Makes or changes a pod, and tells what was written.
+///
+/// # Errors
+/// When a setting is wrong, a port is taken, an engine is missing, or a file is not ours or cannot be written. Nothing
+/// is written before all of it is decided.
+pub async fn run(home: &Home, name: &PodName, request: &SetupRequest, settings: &SetupSettings) -> Result<Plan> {
+    let _lock = lock::take(home, settings.lock).await?;
+    let plan = plan::make(home, name, request, settings).await?;
+    apply::apply(&plan)?;
+    Ok(plan)
+}
+
+/// Tells what [`run`] would write, and writes nothing.
+///
+/// # Errors
+/// As [`run`], as far as nothing need be written to find out.
+pub async fn dry_run(home: &Home, name: &PodName, request: &SetupRequest, settings: &SetupSettings) -> Result<Plan> {
+    plan::make(home, name, request, settings).await
+}

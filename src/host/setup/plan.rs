@@ -1,0 +1,323 @@
+//! Everything that a setup will write, in memory and checked, before anything is written.
+
+use std::{
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use zeroize::Zeroizing;
+
+use super::{SetupSettings, diff, request::SetupRequest, resolve};
+use crate::{
+    compose::{self, ComposePod, HostPorts, Relabel},
+    host::{EngineKind, Error, ErrorKind, GuestOs, Home, Machine, Pod, PodName, PodSettings, Result},
+    token::{self, Owners, STAGED_NAME, TOKEN_FILE, Token, TokenError},
+};
+
+/// What is decided.
+#[derive(Debug)]
+pub struct Plan {
+    /// The pod's name.
+    pub name: PodName,
+    /// Its folder.
+    pub dir: PathBuf,
+    /// Its settings.
+    pub settings: PodSettings,
+    /// What becomes of the token.
+    pub token_fate: TokenFate,
+    /// Folders that are made where they are missing.
+    pub folders: Vec<PathBuf>,
+    /// The files in the order in which they are written.
+    pub files: Vec<PlannedFile>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    /// What the user must know.
+    pub warnings: Vec<String>,
+    /// The staged copy of the token.
+    pub(super) token: Token,
+    pub(super) oem: PathBuf,
+}
+
+/// One file.
+#[derive(Debug)]
+pub struct PlannedFile {
+    /// Where.
+    pub path: PathBuf,
+    /// What becomes of it.
+    pub change: Change,
+    /// The difference in unified form, without secrets; empty where nothing changes.
+    pub diff: String,
+    pub(super) content: Content,
+}
+
+/// What is written; shown by nothing.
+pub(super) struct Content(pub(super) Zeroizing<String>);
+
+impl std::fmt::Debug for Content {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Content(…)")
+    }
+}
+
+/// What becomes of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It was missing.
+    Created,
+    /// It was different.
+    Changed,
+    /// It is as it should be, and is not touched.
+    Unchanged,
+}
+
+impl Change {
+    /// As it stands in `--json`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Changed => "changed",
+            Self::Unchanged => "unchanged",
+        }
+    }
+}
+
+/// What becomes of the token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenFate {
+    /// It stays.
+    Kept,
+    /// The pod is new and gets its first.
+    Created,
+    /// It was lost and is taken from the copy staged for the guest.
+    Restored,
+    /// It was lost with its copy; a new one is made, which an installed guest does not know.
+    Replaced,
+}
+
+impl TokenFate {
+    /// As it stands in `--json`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Kept => "kept",
+            Self::Created => "created",
+            Self::Restored => "restored",
+            Self::Replaced => "replaced",
+        }
+    }
+}
+
+/// What no text that is shown may hold.
+pub(super) struct Secrets(pub(super) Vec<Zeroizing<String>>);
+
+/// Decides everything.
+pub(super) async fn make(
+    home: &Home,
+    name: &PodName,
+    request: &SetupRequest,
+    settings: &SetupSettings,
+) -> Result<Plan> {
+    let dir = home.pod_dir(name);
+    // a settings file that is a link, foreign or open to others is dealt with before it is believed
+    drop(read(&dir.join(Pod::SETTINGS_FILE))?);
+    let earlier = match Pod::load(home, name) {
+        Ok(pod) => Some(pod),
+        Err(error) if error.kind() == ErrorKind::NoPod => None,
+        Err(error) => return Err(error),
+    };
+    let (pod, runs) = resolve::resolve(home, name, request, earlier.as_ref(), settings).await?;
+    let oem = dir.join(Pod::OEM_DIR);
+    let (token, token_fate) = token_for(&dir, &oem, earlier.is_some())?;
+
+    let mut secrets = Secrets(vec![token.expose()]);
+    let machines = [pod.machine.as_ref(), earlier.as_ref().and_then(|pod| pod.settings().machine.as_ref())];
+    secrets
+        .0
+        .extend(machines.into_iter().flatten().map(|machine| Zeroizing::new(machine.password.expose().to_owned())));
+
+    let mut folders = vec![dir.clone(), oem.clone()];
+    let token_line = || {
+        let mut line = token.expose();
+        line.push('\n');
+        line
+    };
+    let file = |path: PathBuf, content: Zeroizing<String>| plan_file(path, content, &secrets);
+    let mut files = vec![
+        file(dir.join(".gitignore"), Zeroizing::new("*\n".to_owned()))?,
+        file(dir.join(TOKEN_FILE), token_line())?,
+        file(oem.join(STAGED_NAME), token_line())?,
+    ];
+    if let Some(machine) = pod.machine.as_ref().filter(|_| pod.engine != EngineKind::Local) {
+        let (share, storage) = (dir.join(Pod::SHARE_DIR), home.storage_dir(name));
+        let text = compose_yaml(home, name, &pod, machine, [&oem, &share, &storage])?;
+        files.push(file(dir.join(Pod::COMPOSE_FILE), text)?);
+        folders.extend([share, storage]);
+    }
+    files.push(file(dir.join(Pod::SETTINGS_FILE), settings_yaml(&pod)?)?);
+
+    let mut plan = Plan {
+        name: name.clone(),
+        dir,
+        settings: pod,
+        token_fate,
+        folders,
+        files,
+        notes: vec![],
+        warnings: vec![],
+        token,
+        oem,
+    };
+    remark(&mut plan, earlier.as_ref(), runs);
+    Ok(plan)
+}
+
+/// The pod's token: what is there, else its staged copy, else a new one.
+fn token_for(dir: &Path, oem: &Path, pod_exists: bool) -> Result<(Token, TokenFate)> {
+    let load = |path: PathBuf| match token::load(&path, Owners::Us) {
+        Err(TokenError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        other => other.map(Some),
+    };
+    if let Some(token) = load(dir.join(TOKEN_FILE))? {
+        return Ok((token, TokenFate::Kept));
+    }
+    if let Some(token) = load(oem.join(STAGED_NAME))? {
+        return Ok((token, TokenFate::Restored));
+    }
+    Ok((Token::generate()?, if pod_exists { TokenFate::Replaced } else { TokenFate::Created }))
+}
+
+fn remark(plan: &mut Plan, earlier: Option<&Pod>, runs: bool) {
+    let name = &plan.name;
+    match plan.token_fate {
+        TokenFate::Kept | TokenFate::Created => {}
+        TokenFate::Restored => plan.notes.push(format!(
+            "the token was missing; it is restored from its staged copy {}",
+            plan.oem.join(STAGED_NAME).display()
+        )),
+        TokenFate::Replaced => plan.warnings.push(format!(
+            "the token and its staged copy were gone, so there is a new one. A guest that is installed still has the old \
+             one and will refuse every call: copy {} into it by hand, as C:\\OEM\\{STAGED_NAME} (its agent takes it within \
+             2 s), or install it anew",
+            plan.oem.join(STAGED_NAME).display()
+        )),
+    }
+    let touched = plan.files.iter().any(|file| file.change == Change::Changed);
+    if earlier.is_some() && touched {
+        let when = if runs { "the pod runs; what changed takes" } else { "what changed takes" };
+        plan.notes
+            .push(format!("{when} effect with `podlink pod down --pod {name}` and `podlink pod up --pod {name}`"));
+    }
+    if plan.settings.engine == EngineKind::Local {
+        plan.notes.push("the local engine runs scripts on this machine, as this user".to_owned());
+    } else {
+        plan.notes.push(format!(
+            "{} holds the token, to be staged for the guest; nothing else is staged",
+            plan.oem.display()
+        ));
+        if !Path::new("/dev/kvm").exists() {
+            plan.notes.push("this machine has no /dev/kvm: the guest will be very slow".to_owned());
+        }
+    }
+}
+
+fn plan_file(path: PathBuf, content: Zeroizing<String>, secrets: &Secrets) -> Result<PlannedFile> {
+    let old = read(&path)?;
+    let change = match &old {
+        None => Change::Created,
+        Some(old) if **old == *content => Change::Unchanged,
+        Some(_) => Change::Changed,
+    };
+    let diff = match change {
+        Change::Unchanged => String::new(),
+        Change::Created | Change::Changed => {
+            diff::unified(&path, old.as_ref().map(|old| old.as_str()), &content, secrets)
+        }
+    };
+    Ok(PlannedFile { path, change, diff, content: Content(content) })
+}
+
+/// What a file of ours holds; `None` where there is none.
+fn read(path: &Path) -> Result<Option<Zeroizing<String>>> {
+    /// None of ours comes near it.
+    const MAX: u64 = 1 << 20;
+    let file = match token::open_private(path, Owners::Us) {
+        Ok(file) => file,
+        Err(TokenError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            return Err(Error::new(ErrorKind::File, "a file in the pod's folder is not as it must be")
+                .with_source(error)
+                .with_hint("look who put it there, remove it, and run setup again"));
+        }
+    };
+    let mut text = Zeroizing::new(Vec::new());
+    file.take(MAX).read_to_end(&mut text).map_err(|error| {
+        Error::new(ErrorKind::File, format!("could not read {}", path.display())).with_source(error)
+    })?;
+    Ok(Some(Zeroizing::new(String::from_utf8_lossy(&text).into_owned())))
+}
+
+fn settings_yaml(settings: &PodSettings) -> Result<Zeroizing<String>> {
+    const HEADER: &str =
+        "# The pod's settings, written by podlink setup. Change them with its flags: it checks them.\n";
+    let bad = |what: String| Error::new(ErrorKind::Internal, format!("pod.yaml could not be made: {what}"));
+    let options = serde_yaml::ser_options! { quote_all: true };
+    let yaml = serde_yaml::to_string_with_options(settings, options).map_err(|error| bad(error.to_string()))?;
+    let mut text = Zeroizing::new(String::with_capacity(HEADER.len() + yaml.len()));
+    text.push_str(HEADER);
+    text.push_str(&Zeroizing::new(yaml));
+    match PodSettings::parse(&text) {
+        Ok(back) if back == *settings => Ok(text),
+        Ok(_) => Err(bad("it does not read back as it was meant".to_owned())),
+        Err(reason) => Err(bad(reason)),
+    }
+}
+
+fn compose_yaml(
+    home: &Home,
+    name: &PodName,
+    settings: &PodSettings,
+    machine: &Machine,
+    [oem, shared, storage]: [&Path; 3],
+) -> Result<Zeroizing<String>> {
+    let text = |path: &Path| {
+        path.to_str().map(str::to_owned).ok_or_else(|| {
+            Error::new(ErrorKind::Settings, format!("the path {} is no UTF-8 text", path.display()))
+                .with_hint("set PODLINK_HOME to another folder")
+        })
+    };
+    let is_windows = settings.guest == GuestOs::Windows;
+    let pod = ComposePod {
+        pod: name.to_string(),
+        project: home.project(name),
+        image: machine.image.clone(),
+        version: is_windows.then(|| "11".to_owned()),
+        cpus: machine.cpus,
+        ram: machine.ram.clone(),
+        disk: machine.disk.clone(),
+        user: machine.user.clone(),
+        password: machine.password.clone(),
+        timezone: machine.timezone.clone(),
+        network: machine.network.clone(),
+        ports: HostPorts {
+            agent: settings.ports.agent,
+            rdp: is_windows.then_some(settings.ports.rdp),
+            web: settings.ports.web,
+        },
+        devices: ["/dev/kvm", "/dev/net/tun"]
+            .into_iter()
+            .filter(|path| Path::new(path).exists())
+            .map(str::to_owned)
+            .collect(),
+        oem: text(oem)?,
+        shared: text(shared)?,
+        storage: text(storage)?,
+        relabel: if settings.engine == EngineKind::Podman { Relabel::Private } else { Relabel::No },
+    };
+    compose::render(&pod).map_err(|error| {
+        let hint = match &error {
+            compose::ComposeError::Colon { .. } => "set PODLINK_HOME to a folder without a colon in its path",
+            compose::ComposeError::Unprintable { .. } => "choose another text",
+            _ => "this is a bug in podlink: please report it",
+        };
+        Error::new(ErrorKind::Settings, "the settings do not go into compose.yaml").with_source(error).with_hint(hint)
+    })
+}
