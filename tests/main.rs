@@ -7,14 +7,18 @@
     reason = "clippy knows only #[test] functions as tests, not what they share"
 )]
 
+mod auth;
 mod client;
 mod exec;
+mod health;
 mod help;
 mod house;
+mod limits;
 mod openapi;
 mod pod_exec;
 mod powershell;
 mod readme;
+mod serve;
 mod support;
 mod vm;
 mod wait_ready;

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::{
     Port,
-    http::{Answer, Pending, request},
+    http::{Answer, Http, Pending, request},
     schema, wait_for,
 };
 
@@ -131,6 +131,16 @@ impl Agent {
         let mut all = vec![("authorization", bearer.as_str())];
         all.extend(headers);
         self.raw(&request(method, path, &all, body))
+    }
+
+    /// A request without a token, to be built up.
+    pub fn http(&self, method: &str, target: &str) -> Http {
+        Http::new(self.port(), method, target)
+    }
+
+    /// A request with the token, to be built up.
+    pub fn authorized(&self, method: &str, target: &str) -> Http {
+        self.http(method, target).bearer(&self.token)
     }
 
     /// These very bytes.

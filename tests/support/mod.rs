@@ -14,6 +14,6 @@ pub mod wait;
 
 pub use agent::Agent;
 pub use cli::Cli;
-pub use http::Answer;
+pub use http::{Answer, Http};
 pub use port::Port;
 pub use wait::wait_for;
