@@ -2,7 +2,7 @@
 
 mod down;
 mod exec;
-mod signal;
+pub(super) mod signal;
 mod status;
 mod up;
 mod wait_ready;
