@@ -8,12 +8,15 @@
 )]
 
 mod client;
+mod compose;
 mod exec;
 mod help;
 mod house;
+mod local_pod;
 mod openapi;
 mod pod_exec;
 mod powershell;
 mod readme;
+mod setup;
 mod support;
 mod wait_ready;

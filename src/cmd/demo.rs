@@ -14,7 +14,7 @@ use crate::host::{
 };
 
 /// For all steps together; they take about two seconds.
-const WHOLE: Duration = Duration::from_secs(60);
+const WHOLE: Duration = Duration::from_mins(1);
 /// For the pod's end, whatever happened before.
 const CLEANUP: Duration = Duration::from_secs(30);
 /// Where the time of a step stands.
@@ -56,13 +56,9 @@ pub(super) fn run(_args: &DemoArgs) -> Outcome {
     let begun = Instant::now();
     let outcome = block_on(async {
         let mut demo = Demo { home, pod, printer, interrupts: Interrupts::catch()?, begun, wrong: Vec::new() };
-        let outcome = match tokio::time::timeout(WHOLE, demo.steps()).await {
-            Ok(done) => done,
-            Err(_) => {
-                let detail = format!("the demo took longer than {} s", WHOLE.as_secs());
-                Err(Error::new(ErrorKind::WaitTimedOut, detail).into())
-            }
-        };
+        let too_long =
+            || Error::new(ErrorKind::WaitTimedOut, format!("the demo took longer than {} s", WHOLE.as_secs()));
+        let outcome = tokio::time::timeout(WHOLE, demo.steps()).await.unwrap_or_else(|_| Err(too_long().into()));
         let cleaned = demo.clean_up(outcome.is_ok()).await;
         outcome.and(cleaned).map(|()| demo)
     });
@@ -125,7 +121,8 @@ impl Demo {
             if shown {
                 return self.step(&args, &Expected { code: 0, stdout: "is down", stderr: "" }).await.map(drop);
             }
-            Ok(drop(run_this_program(&self.home, &self.pod, args, CLEANUP).await?))
+            run_this_program(&self.home, &self.pod, args, CLEANUP).await?;
+            Ok(())
         };
         match tokio::time::timeout(CLEANUP, down).await {
             Ok(done) => done,
@@ -135,12 +132,12 @@ impl Demo {
 
     /// Runs a command, shows it with its time and what came back, and holds that against what should have come.
     ///
-    /// Ctrl-C ends it at once, but for `up`, which is let finish: cut short, it could leave an agent that is not yet
-    /// to be seen.
+    /// Ctrl-C ends it at once, but for `up` and `down`, which are let finish: cut short, they could leave an agent.
     async fn step(&mut self, args: &[&str], expected: &Expected) -> Result<Finished, Failure> {
         let begun = Instant::now();
         let running = async { run_this_program(&self.home, &self.pod, args, WHOLE).await.map_err(Failure::from) };
-        let finished = if args == ["pod", "up"] { running.await? } else { self.interrupts.or(running).await? };
+        let finished =
+            if matches!(args, ["pod", "up" | "down"]) { running.await? } else { self.interrupts.or(running).await? };
         let line = format!("$ podlink {}", args.iter().map(|arg| quoted(arg)).collect::<Vec<_>>().join(" "));
         let time = format!("{} ms", begun.elapsed().as_millis());
         self.printer.line("");
