@@ -9,16 +9,19 @@
 
 mod auth;
 mod client;
+mod compose;
 mod exec;
 mod health;
 mod help;
 mod house;
 mod limits;
+mod local_pod;
 mod openapi;
 mod pod_exec;
 mod powershell;
 mod readme;
 mod serve;
+mod setup;
 mod support;
 mod vm;
 mod wait_ready;
