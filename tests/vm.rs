@@ -33,7 +33,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 #[test]
 fn a_guest_takes_calls() {
     let Some(lab) = Lab::open() else { return };
-    let vm = lab.pod("calls").up();
+    let vm = lab.pod("calls").publish_rdp().up();
     let took = vm.wait_ready();
     step(&format!("from `up` to ready: {:.1} s", took.as_secs_f64()));
 
@@ -55,7 +55,7 @@ fn a_guest_takes_calls() {
     timings(&vm, &client);
     a_pause_loses_and_repeats_nothing(&vm);
 
-    step("the viewer's port is published, nobody has opened remote desktop");
+    step("the viewer's port is published; nobody has opened remote desktop, which the user's own file publishes");
     assert!(fetch(vm.web_port()).contains("no screen"));
     assert_eq!(vm.exec("cat /run/rdp-connections 2>/dev/null | wc -l").exits(0).stdout.trim(), "0");
     // and the guest would have told
@@ -97,10 +97,11 @@ fn timings(vm: &Vm, client: &AgentClient) {
         }
         took
     });
-    for (what, took) in [("/health", health), ("exec of `true`", exec)] {
+    // what is shown is the figure; the bounds only catch what no busy machine explains
+    for (what, took, bound) in [("/health", health, 100), ("exec of `true`", exec, 1000)] {
         let (p50, p99) = (percentile(&took, 50), percentile(&took, 99));
         step(&format!("{what} over a kept connection: p50 {p50:.2?}, p99 {p99:.2?}"));
-        assert!(p50 < Duration::from_millis(100), "{what} takes {p50:?}");
+        assert!(p50 < Duration::from_millis(bound), "{what} takes {p50:?}");
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 use podlink::{
     host::{AgentClient, ClientSettings, Home, Pod, PodName},
     protocol::{ExecRequest, TimeoutSec},
-    token::{STAGED_NAME, TOKEN_FILE, Token, ensure_private_dir, replace_private},
+    token::{STAGED_NAME, TOKEN_FILE, replace_private},
 };
 
 use super::{Cli, Port, cli::Run, wait_for};
@@ -58,7 +58,15 @@ impl Lab {
 
     /// A pod to be made; `name` tells it apart in this test.
     pub fn pod(&self, name: &str) -> Spec<'_> {
-        Spec { _lab: self, name: name.to_owned(), network: "slirp", conf: String::new(), install: None, without: None }
+        Spec {
+            _lab: self,
+            name: name.to_owned(),
+            network: "slirp",
+            conf: String::new(),
+            install: None,
+            without: None,
+            publishes_rdp: false,
+        }
     }
 }
 
@@ -81,6 +89,7 @@ pub struct Spec<'a> {
     conf: String,
     install: Option<String>,
     without: Option<Leg>,
+    publishes_rdp: bool,
 }
 
 impl Spec<'_> {
@@ -103,6 +112,12 @@ impl Spec<'_> {
         self
     }
 
+    /// With the guest's remote desktop published too, by the user's own file beside `compose.yaml`.
+    pub fn publish_rdp(mut self) -> Self {
+        self.publishes_rdp = true;
+        self
+    }
+
     /// With a leg taken out of `compose.yaml`.
     pub fn without(mut self, leg: Leg) -> Self {
         self.without = Some(leg);
@@ -114,13 +129,22 @@ impl Spec<'_> {
         let home = tempfile::tempdir().unwrap();
         let ports = [Port::reserve(), Port::reserve(), Port::reserve()];
         let pod = format!("vmtest-{}", self.name);
-        let project = make(home.path(), &pod, self.network, ports.each_ref().map(Port::number));
+        let [agent, rdp, web] = ports.each_ref().map(|port| port.number().to_string());
+        let setup = ["--engine", "podman", "--guest", "linux", "--image", IMAGE, "--network", self.network];
+        let size = ["--cpus", "1", "--ram", "256M", "--disk", "16M"];
+        let at = ["--agent-port", &agent, "--rdp-port", &rdp, "--web-port", &web];
+        drop(podlink(home.path(), &pod, &["setup"], &[&setup[..], &size, &at].concat()).run().exits(0));
+        let project = load(home.path(), &pod).project().to_owned();
         let dir = home.path().join(&pod);
         if !self.conf.is_empty() {
             std::fs::write(dir.join("oem/vm-test.conf"), &self.conf).unwrap();
         }
         if let Some(install) = &self.install {
             std::fs::write(dir.join("oem/install.sh"), install).unwrap();
+        }
+        if self.publishes_rdp {
+            let text = format!("services:\n  guest:\n    ports: [\"127.0.0.1:{rdp}:3389/tcp\"]\n");
+            std::fs::write(dir.join("compose.override.yaml"), text).unwrap();
         }
         if let Some(leg) = self.without {
             remove_leg(&dir.join("compose.yaml"), leg);
@@ -132,51 +156,6 @@ impl Spec<'_> {
         vm.up();
         vm
     }
-}
-
-/// Makes the pod's folder, and returns its compose project.
-fn make(home: &Path, pod: &str, network: &str, [agent, rdp, web]: [u16; 3]) -> String {
-    let dir = home.join(pod);
-    for folder in [dir.clone(), dir.join("oem"), dir.join("storage")] {
-        ensure_private_dir(&folder).unwrap();
-    }
-    let token = Token::generate().unwrap();
-    for file in [dir.join(TOKEN_FILE), dir.join("oem").join(STAGED_NAME)] {
-        replace_private(&file, token.expose().as_bytes()).unwrap();
-    }
-    let settings = format!("engine: podman\nguest: linux\nports: {{agent: {agent}, rdp: {rdp}, web: {web}}}\n");
-    replace_private(&dir.join("pod.yaml"), settings.as_bytes()).unwrap();
-    let project = format!("podlink-{pod}-{}", &Token::generate().unwrap().expose()[..8]);
-    let at = dir.display();
-    let compose = format!(
-        r#"services:
-  "guest":
-    image: "{IMAGE}"
-    labels:
-      io.podlink.project: "{project}"
-    environment:
-      USER_PORTS: "8765"
-      NETWORK: "{network}"
-      RAM_SIZE: "256M"
-      CPU_CORES: "1"
-      DISK_SIZE: "16M"
-    cap_add:
-      - "NET_ADMIN"
-    devices:
-      - "/dev/net/tun"
-    ports:
-      - "127.0.0.1:{agent}:8765/tcp"
-      - "127.0.0.1:{web}:8006/tcp"
-      - "127.0.0.1:{rdp}:3389/tcp"
-    volumes:
-      - "{at}/oem:/oem:Z"
-      - "{at}/storage:/storage:Z"
-    restart: "unless-stopped"
-    stop_grace_period: "2m"
-"#
-    );
-    replace_private(&dir.join("compose.yaml"), compose.as_bytes()).unwrap();
-    project
 }
 
 /// Takes out the line that is the leg.
@@ -217,24 +196,14 @@ pub enum Symptom {
 }
 
 impl Vm {
-    /// Starts the container, or makes it anew.
+    /// `podlink pod up`.
     pub fn up(&self) {
-        self.compose(&["up", "-d"]);
+        drop(self.podlink("up", &[]).run().exits(0));
     }
 
-    /// Stops the container and removes it.
+    /// `podlink pod down`.
     pub fn down(&self) {
-        self.compose(&["down"]);
-    }
-
-    fn compose(&self, args: &[&str]) {
-        let mut command = Command::new("podman-compose");
-        command.current_dir(self.dir()).args(["-p", &self.project, "-f", "compose.yaml"]).args(args);
-        command.envs(podman_env());
-        let output = command.output().unwrap();
-        // the front end of Debian 12 ends with 0 whatever podman says
-        let said = [output.stdout, output.stderr].concat();
-        assert!(output.status.success(), "podman-compose {args:?}: {}", String::from_utf8_lossy(&said));
+        drop(self.podlink("down", &[]).run().exits(0));
     }
 
     pub fn dir(&self) -> PathBuf {
@@ -255,8 +224,7 @@ impl Vm {
 
     /// `podlink pod COMMAND --pod …` with these arguments.
     pub fn podlink(&self, command: &str, args: &[&str]) -> Cli {
-        let all = ["pod", command, "--pod", &self.pod].into_iter().chain(args.iter().copied());
-        podman_env().into_iter().fold(Cli::new(all).home(self.home.path()), |cli, (key, value)| cli.env(key, value))
+        podlink(self.home.path(), &self.pod, &["pod", command], args)
     }
 
     /// `podlink pod wait-ready`, which has to end well; returns the time since the pod was asked to start.
@@ -275,9 +243,7 @@ impl Vm {
 
     /// The library's client of this pod.
     pub fn client(&self) -> AgentClient {
-        let home = Home::at(self.home.path().to_owned()).unwrap();
-        let pod = Pod::load(&home, &self.pod.parse::<PodName>().unwrap()).unwrap();
-        AgentClient::for_pod(&pod, ClientSettings::DEFAULT).unwrap()
+        AgentClient::for_pod(&load(self.home.path(), &self.pod), ClientSettings::DEFAULT).unwrap()
     }
 
     /// Waits for a line on the guest's console.
@@ -316,12 +282,13 @@ impl Vm {
         super::processes::kill(&[pid]);
     }
 
-    /// Gives the host's side another token; the guest is not told.
+    /// Gives the host's side another token, as `setup` does where both copies are lost. The guest is not told.
     pub fn change_token(&self) {
-        let token = Token::generate().unwrap();
         for file in [self.dir().join(TOKEN_FILE), self.dir().join("oem").join(STAGED_NAME)] {
-            replace_private(&file, token.expose().as_bytes()).unwrap();
+            std::fs::remove_file(file).unwrap();
         }
+        let run = podlink(self.home.path(), &self.pod, &["setup"], &["--json"]).run().exits(0);
+        assert_eq!(run.json()["token"], "replaced");
     }
 
     /// What a request for `/health` meets now.
@@ -340,8 +307,17 @@ impl Drop for Vm {
         if !std::thread::panicking() {
             assert!(cleaned.status.success(), "could not clean up {}: {said}", self.project);
         }
-        // the container wrote as root; the folder is removed with `home`
     }
+}
+
+/// `podlink COMMAND --pod POD` with these arguments.
+fn podlink(home: &Path, pod: &str, command: &[&str], args: &[&str]) -> Cli {
+    let cli = Cli::new([command, &["--pod", pod], args].concat()).home(home);
+    podman_env().into_iter().fold(cli, |cli, (key, value)| cli.env(key, value))
+}
+
+fn load(home: &Path, pod: &str) -> Pod {
+    Pod::load(&Home::at(home.to_owned()).unwrap(), &pod.parse::<PodName>().unwrap()).unwrap()
 }
 
 /// A call of a program with its arguments.
@@ -403,7 +379,7 @@ fn script(name: &str, args: &[&str]) -> String {
     let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     assert!(output.status.success(), "{name} {args:?}: {stdout}{stderr}");
     if name == "build" {
-        print!("{stdout}");
+        print!("{stdout}")
     }
     stdout + if args.first() == Some(&"logs") { &stderr } else { "" }
 }
