@@ -372,14 +372,14 @@ fn podman(args: &[&str]) -> String {
     script("podman", args)
 }
 
-/// Runs a script beside the tests, which has to succeed, and returns what it printed on both streams.
+/// Runs a script beside the tests, which has to succeed, and returns what it printed; of `logs` both streams.
 #[track_caller]
 fn script(name: &str, args: &[&str]) -> String {
     let output = Command::new(scripts().join(name)).args(args).output().unwrap();
     let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     assert!(output.status.success(), "{name} {args:?}: {stdout}{stderr}");
     if name == "build" {
-        print!("{stdout}")
+        print!("{stdout}");
     }
     stdout + if args.first() == Some(&"logs") { &stderr } else { "" }
 }
