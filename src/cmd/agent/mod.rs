@@ -9,6 +9,10 @@ use super::Outcome;
 
 /// Run in the guest: the agent
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  podlink agent serve                                     answer on 127.0.0.1:8765
+  podlink agent serve --help                              all of its flags")]
 pub(super) struct AgentArgs {
     #[command(subcommand)]
     command: Command,
