@@ -105,7 +105,7 @@ fn py_yaml(texts: &[String]) -> Option<Vec<serde_json::Value>> {
     python.args(["-c", read]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = python.spawn().ok()?;
     // where yaml is missing it ends before it reads
-    let _ = child.stdin.take().unwrap().write_all(&serde_json::to_vec(texts).unwrap());
+    drop(child.stdin.take().unwrap().write_all(&serde_json::to_vec(texts).unwrap()));
     let output = child.wait_with_output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     if stderr.contains("No module named") {

@@ -379,7 +379,7 @@ fn script(name: &str, args: &[&str]) -> String {
     let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     assert!(output.status.success(), "{name} {args:?}: {stdout}{stderr}");
     if name == "build" {
-        print!("{stdout}")
+        print!("{stdout}");
     }
     stdout + if args.first() == Some(&"logs") { &stderr } else { "" }
 }

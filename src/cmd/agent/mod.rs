@@ -11,8 +11,7 @@ use super::Outcome;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  podlink agent serve                                     answer on 127.0.0.1:8765
-  podlink agent serve --help                              all of its flags")]
+  podlink agent serve --listen 0.0.0.0:8765 --token-file /oem/agent_token.txt")]
 pub(super) struct AgentArgs {
     #[command(subcommand)]
     command: Command,
