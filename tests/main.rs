@@ -8,6 +8,7 @@
 )]
 
 mod client;
+mod emit;
 mod exec;
 mod help;
 mod house;
