@@ -10,6 +10,7 @@
 mod auth;
 mod client;
 mod compose;
+mod emit;
 mod exec;
 mod health;
 mod help;

@@ -5,6 +5,7 @@
 
 mod apply;
 mod diff;
+mod emit;
 mod lock;
 mod plan;
 mod port_choice;
@@ -13,6 +14,7 @@ mod resolve;
 
 use std::time::Duration;
 
+pub use emit::{Emitted, Form, emit};
 pub use plan::{Change, Plan, PlannedFile, TokenFate};
 pub use request::{EngineChoice, SetupRequest, read_password};
 
