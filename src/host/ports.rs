@@ -95,6 +95,27 @@ pub fn owner(port: u16) -> Owner {
     Owner::Unknown
 }
 
+/// Who takes connections to this TCP port of 127.0.0.1; `None` where nobody does.
+pub fn listener(port: u16) -> Option<Owner> {
+    // what a connection to 127.0.0.1 may reach: that address, all addresses, both families at once
+    const REACHED: [&str; 4] =
+        ["0100007F", "00000000", "00000000000000000000000000000000", "0000000000000000FFFF00000100007F"];
+    ["tcp", "tcp6"].into_iter().find_map(|table| {
+        let text = fs_err::read_to_string(format!("/proc/net/{table}")).ok()?;
+        let (inode, uid) = text.lines().find_map(|line| {
+            let local = line.split_ascii_whitespace().nth(1)?;
+            let reached = local.split_once(':').is_some_and(|(address, _)| REACHED.contains(&address));
+            socket_in(line, port, LISTEN).filter(|_| reached)
+        })?;
+        Some(process_with(inode).unwrap_or(Owner::User { uid }))
+    })
+}
+
+/// Whether a kernel's table (`/proc/net/tcp`) has a socket that listens on this port of any address.
+pub(super) fn has_listener(table: &str, port: u16) -> bool {
+    table.lines().any(|line| socket_in(line, port, LISTEN).is_some())
+}
+
 /// The kernel's number for a TCP socket that listens.
 const LISTEN: &str = "0A";
 /// And for a UDP socket that is bound.
@@ -143,6 +164,18 @@ mod tests {
                 assert!(error.to_string().contains(&format!("(pid {})", std::process::id())), "{error}");
             }
         }
+    }
+
+    #[test]
+    fn a_listener_is_what_a_connection_reaches() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        if cfg!(target_os = "linux") {
+            assert!(matches!(super::listener(port), Some(Owner::Process { pid, .. }) if pid == std::process::id()));
+        }
+        drop(listener);
+        let elsewhere = TcpListener::bind(("127.0.0.2", 0)).unwrap();
+        assert_eq!(super::listener(elsewhere.local_addr().unwrap().port()), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `podlink pod …`: what is done with a pod that `setup` has made.
 
+mod doctor;
 mod down;
 mod exec;
 mod signal;
@@ -24,6 +25,7 @@ enum PodCommand {
     WaitReady(wait_ready::WaitReadyArgs),
     Status(status::StatusArgs),
     Down(down::DownArgs),
+    Doctor(doctor::DoctorArgs),
 }
 
 /// Which pod.
@@ -49,6 +51,7 @@ impl PodArgs {
             PodCommand::WaitReady(args) => args.json,
             PodCommand::Status(args) => args.json,
             PodCommand::Down(args) => args.json,
+            PodCommand::Doctor(args) => args.json,
         }
     }
 }
@@ -61,6 +64,7 @@ pub(super) fn run(args: PodArgs) -> Outcome {
         PodCommand::WaitReady(args) => wait_ready::run(&args, printer),
         PodCommand::Status(args) => status::run(&args, printer),
         PodCommand::Down(args) => down::run(&args, printer),
+        PodCommand::Doctor(args) => doctor::run(&args, printer),
     }
 }
 
