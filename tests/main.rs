@@ -8,6 +8,8 @@
 )]
 
 mod client;
+mod doctor;
+mod doctor_table;
 mod exec;
 mod help;
 mod house;

@@ -182,6 +182,7 @@ fn exec_check(evidence: &Evidence) -> Check {
         }
         Some(Asked::Failed(why)) => Check::failed("exec", why, exec_advice(evidence, why)),
         Some(Asked::Skipped) => Check::skipped("exec", "because the agent did not take the token"),
+        None if evidence.token.is_err() => Check::skipped("exec", "because there is no token to make the call with"),
         None => Check::skipped("exec", "because the agent is not ready"),
     }
 }

@@ -77,7 +77,7 @@ fn advice(evidence: &Evidence, fault: &FileFault) -> Advice {
     let path = fault.path.display();
     let setup = words::setup(evidence, "");
     match &fault.kind {
-        FileKind::Missing => Advice::new(format!("{path} is missing"), format!("{setup} makes it anew")),
+        FileKind::Missing => Advice::new(format!("{path} is missing"), format!("{setup} brings it back")),
         FileKind::Wide { mode, wanted } => {
             Advice::new(format!("others may look into {path} (mode {mode:04o})"), format!("`chmod {wanted:o} {path}`"))
         }
