@@ -282,20 +282,32 @@ impl FakePodman {
 
 #[test]
 fn the_engines_states_lead_to_their_verdicts() {
-    let pod = FakePodman::new();
-    drop(pod.verdict_has(&["the pod has no container: `podlink pod up --pod fake`"]));
-    pod.has("exited", r#""USER_PORTS=8765""#, true);
-    drop(pod.verdict_has(&["ended with code 137", "podman logs 0123456789ab"]));
-    pod.has("paused", r#""USER_PORTS=8765""#, true);
-    drop(pod.verdict_has(&["the pod is paused: `podlink pod resume --pod fake`"]));
-    pod.has("running", r#""USER_PORTS=8765""#, false);
-    drop(pod.verdict_has(&["does not publish", "older file"]));
-    pod.program("podman-compose", "echo broken >&2; exit 1\n");
-    let run = pod.verdict_has(&["does not publish"]);
-    assert!(run.stdout.contains("✗ compose"), "{}", run.stdout);
-    pod.program("podman", "case $1 in --version) echo podman version 4.3.1;; *) sleep 60;; esac\n");
-    let run = pod.verdict_has(&["podman ps", "did not end within 4 s"]);
-    assert!(run.took < Duration::from_secs(15), "{:?}", run.took);
+    type Case = (fn(&FakePodman), &'static [&'static str]);
+    const ENV: &str = r#""USER_PORTS=8765""#;
+    const CASES: [Case; 6] = [
+        (|_| {}, &["the pod has no container: `podlink pod up --pod fake`"]),
+        (|pod| pod.has("exited", ENV, true), &["ended with code 137", "podman logs 0123456789ab"]),
+        (|pod| pod.has("paused", ENV, true), &["the pod is paused: `podlink pod resume --pod fake`"]),
+        (|pod| pod.has("running", ENV, false), &["does not publish", "older file"]),
+        (
+            |pod| pod.program("podman-compose", "echo broken >&2; exit 1\n"),
+            &["no container and podman's compose front end does not work", "broken", "install podman-compose"],
+        ),
+        (
+            |pod| pod.program("podman", "case $1 in --version) echo podman version 4.3.1;; *) sleep 60;; esac\n"),
+            &["podman ps", "did not end within 4 s"],
+        ),
+    ];
+    std::thread::scope(|scope| {
+        for (breaks, parts) in CASES {
+            scope.spawn(move || {
+                let pod = FakePodman::new();
+                breaks(&pod);
+                let run = pod.verdict_has(parts);
+                assert!(run.took < Duration::from_secs(15), "{:?}", run.took);
+            });
+        }
+    });
 }
 
 /// Legs broken in the files themselves; the peers do what the measured chains do.

@@ -402,6 +402,15 @@ fn the_table_of_causes() {
             &["taken by python3"],
         ),
         (
+            "an agent without a token on a stranger's port",
+            changed(with_state(ContainerState::Absent), |e| {
+                e.owner = python();
+                e.tries = vec![Try::Answered(Seen::NotReady(health_of("waiting_for_token")))];
+            }),
+            "owner",
+            &["taken by python3"],
+        ),
+        (
             "foreign in the guest",
             running(foreign(404, "a web page")),
             "port",

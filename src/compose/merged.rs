@@ -35,8 +35,13 @@ pub struct MergedLegs {
 impl MergedLegs {
     /// Whether the image is told to forward the agent's port into the guest.
     pub fn forwards_agent(&self) -> bool {
-        self.user_ports.as_ref().is_some_and(|(list, _)| forwards(list, guest_port::AGENT))
+        self.user_ports.as_ref().is_some_and(|(list, _)| names_agent_port(list))
     }
+}
+
+/// Whether a `USER_PORTS` names the agent's port.
+pub fn names_agent_port(user_ports: &str) -> bool {
+    forwards(user_ports, guest_port::AGENT)
 }
 
 /// Which file does not read; without its content, for it holds a password.

@@ -48,13 +48,21 @@ fn answered(evidence: &Evidence, seen: &Seen) -> Option<Advice> {
             Some(files::token_advice(evidence, why))
         }
         Seen::Ready(_) => served(evidence),
-        Seen::NotReady(health) => Some(not_ready(evidence, health)),
-        Seen::TokenMismatch(_) => Some(match port::usurper(evidence) {
-            Some(owner) if evidence.state() != Some(ContainerState::Running) => port::taken(evidence, owner),
-            _ => agent::mismatch(evidence),
-        }),
+        Seen::NotReady(_) | Seen::TokenMismatch(_) if evidence.state() != Some(ContainerState::Running) => {
+            let stranger = port::usurper(evidence).map(|owner| port::taken(evidence, owner));
+            Some(stranger.unwrap_or_else(|| claimed(evidence, seen)))
+        }
+        Seen::NotReady(_) | Seen::TokenMismatch(_) => Some(claimed(evidence, seen)),
         Seen::Foreign { what, .. } => Some(foreign(evidence, what)),
         Seen::Refused | Seen::Reset | Seen::Silent => Some(unanswered(evidence)),
+    }
+}
+
+/// An agent answers that is not ready or not ours, and stands where ours should.
+fn claimed(evidence: &Evidence, seen: &Seen) -> Advice {
+    match seen {
+        Seen::NotReady(health) => not_ready(evidence, health),
+        _ => agent::mismatch(evidence),
     }
 }
 

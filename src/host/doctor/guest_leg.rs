@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::{Evidence, Try, cause::words, legs, report::Advice};
 use crate::{
-    compose::{MergedLegs, guest_port},
+    compose::{guest_port, names_agent_port},
     host::{
         EngineKind, GuestOs,
         engine::{Container, NetworkMode},
@@ -43,7 +43,7 @@ pub(super) fn broken(evidence: &Evidence, container: &Container) -> Advice {
         );
     }
     let nat = evidence.mode() == Some(NetworkMode::Nat);
-    if !nat && lacks_forward(evidence, container) {
+    if !nat && !container.user_ports.as_deref().is_some_and(names_agent_port) {
         return legs::no_forward(evidence);
     }
     if !nat && inside.is_some_and(|inside| !inside.forward) {
@@ -64,16 +64,6 @@ pub(super) fn broken(evidence: &Evidence, container: &Container) -> Advice {
         Some(Try::Refused | Try::Reset | Try::Closed) => no_agent(evidence),
         _ => no_guest(evidence, container),
     }
-}
-
-/// Whether the image was not told to forward the port: as the container was made, else as the files have it.
-fn lacks_forward(evidence: &Evidence, container: &Container) -> bool {
-    let as_made = container.user_ports.clone().map(|list| (list, crate::compose::Origin::Compose));
-    let as_made = MergedLegs { user_ports: as_made, ..MergedLegs::default() };
-    !as_made.forwards_agent()
-        && (container.user_ports.is_some()
-            || !evidence.merged().is_some_and(MergedLegs::forwards_agent)
-            || evidence.inside().is_some())
 }
 
 fn mode(evidence: &Evidence) -> String {

@@ -48,10 +48,11 @@ pub(super) fn checks(evidence: &Evidence) -> Vec<Check> {
             Check::failed("legs", format!("{} does not read", file_of(*origin)), unreadable(evidence, *origin))
         }
         Some(LegsEvidence::Read(legs)) => {
-            let list = legs.user_ports.as_ref().map_or("missing", |(list, _)| list.as_str());
+            let list =
+                legs.user_ports.as_ref().map_or_else(|| "is missing".to_owned(), |(list, _)| format!("{list:?}"));
             let published = if legs.published { "is" } else { "is not" };
             let entry = entry(evidence);
-            let seen = format!("USER_PORTS {list:?}, {entry} {published} in `ports`");
+            let seen = format!("USER_PORTS {list}, {entry} {published} in `ports`");
             if !legs.published {
                 Check::failed("legs", seen, not_published(evidence))
             } else if !legs.forwards_agent() && evidence.mode() == Some(NetworkMode::Nat) {

@@ -21,7 +21,7 @@ use crate::{
         engine::{ContainerState, local_agent},
         ports::{self, Owner},
     },
-    protocol::{HEADER_CHALLENGE, HEADER_PROOF, PATH_HEALTH},
+    protocol::{HEADER_CHALLENGE, HEADER_PROOF, PATH_HEALTH, Stage},
     token::{Challenge, Token},
 };
 
@@ -201,7 +201,12 @@ pub(super) fn taken(evidence: &Evidence, owner: &Owner) -> Advice {
 
 /// Another program that stands where the pod's forward should: not one that the pod answers through.
 pub(super) fn usurper(evidence: &Evidence) -> Option<&Owner> {
-    let answers = matches!(evidence.outcome(), Some(Try::Answered(Seen::Ready(_) | Seen::NotReady(_))));
+    let answers = match evidence.outcome() {
+        Some(Try::Answered(Seen::Ready(_))) => true,
+        // without a token nothing is proved
+        Some(Try::Answered(Seen::NotReady(health))) => health.stage != Stage::WaitingForToken,
+        _ => false,
+    };
     match &evidence.owner {
         PortOwner::Other(owner) if !answers => Some(owner),
         // some other user's program, while the engine has nothing there

@@ -76,8 +76,7 @@ pub struct Report {
     pub checks: Vec<Check>,
     /// What is broken and what to do, in one sentence.
     pub verdict: String,
-    /// What to do alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// What to do, alone.
     pub fix: Option<String>,
 }
 

@@ -80,7 +80,9 @@ pub(in crate::host) async fn front_end_version(
     let invocation = Invocation::new(&front_end.program, args, settings.quick);
     let said = invocation.run_to_success().await?;
     let shown = invocation.shown();
-    Ok((shown.strip_suffix(" version").unwrap_or(&shown).to_owned(), version_in(&said.stdout)))
+    // podman-compose tells its engine's version too, and first
+    let own = said.stdout.lines().find(|line| line.to_ascii_lowercase().contains("compose"));
+    Ok((shown.strip_suffix(" version").unwrap_or(&shown).to_owned(), version_in(own.unwrap_or(&said.stdout))))
 }
 
 /// The first word that looks like a version: `podman version 4.3.1`, `Docker version 20.10.24+dfsg1, build …`.

@@ -178,7 +178,11 @@ fn parse(text: &str, now: jiff::Timestamp) -> Option<Container> {
 
 impl Inspected {
     fn container(self, now: jiff::Timestamp) -> Container {
-        let state = ContainerState::named(&self.state.status, self.state.exit_code);
+        let state = match self.state.status.as_str() {
+            // between two starts: that it ended is what matters here
+            "restarting" => ContainerState::Exited { code: self.state.exit_code },
+            word => ContainerState::named(word, self.state.exit_code),
+        };
         let started: Option<jiff::Timestamp> = self.state.started_at.and_then(|at| at.parse().ok());
         let running = matches!(state, ContainerState::Running | ContainerState::Paused);
         let env = self.config.env.unwrap_or_default();
@@ -233,6 +237,8 @@ mod tests {
             "Config":{"Env":null},"NetworkSettings":{"Ports":{}}},{"Id":"b","State":{"Status":"paused"}}]"#;
         let container = parse(docker, at("2026-11-29T14:00:00Z")).unwrap();
         assert_eq!((container.id.as_str(), container.state), ("b", ContainerState::Paused));
+        let looping = r#"[{"Id":"a","State":{"Status":"restarting","ExitCode":1}}]"#;
+        assert_eq!(parse(looping, at("2026-11-29T14:00:00Z")).unwrap().state, ContainerState::Exited { code: Some(1) });
         assert_eq!(parse("[]", at("2026-11-29T14:00:00Z")), None);
         assert_eq!(parse("no", at("2026-11-29T14:00:00Z")), None);
     }
