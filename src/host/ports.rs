@@ -111,9 +111,12 @@ pub fn listener(port: u16) -> Option<Owner> {
     })
 }
 
-/// Whether a kernel's table (`/proc/net/tcp`) has a socket that listens on this port of any address.
+/// Whether a kernel's table (`/proc/net/tcp`) has a socket that listens on this port beyond 127.0.0.1.
 pub(super) fn has_listener(table: &str, port: u16) -> bool {
-    table.lines().any(|line| socket_in(line, port, LISTEN).is_some())
+    table.lines().any(|line| {
+        let on_loopback = line.split_ascii_whitespace().nth(1).is_some_and(|local| local.starts_with("0100007F:"));
+        !on_loopback && socket_in(line, port, LISTEN).is_some()
+    })
 }
 
 /// The kernel's number for a TCP socket that listens.
@@ -192,5 +195,7 @@ mod tests {
         assert_eq!(socket_in(line, 8765, LISTEN), Some((34567, 1000)));
         assert_eq!(socket_in(line, 8766, LISTEN), None);
         assert_eq!(socket_in(line, 8765, UNCONNECTED), None);
+        assert!(!has_listener(line, 8765), "on loopback alone");
+        assert!(has_listener(&line.replace("0100007F", "00000000"), 8765));
     }
 }
