@@ -11,6 +11,8 @@ mod auth;
 mod client;
 mod compose;
 mod emit;
+mod doctor;
+mod doctor_table;
 mod exec;
 mod health;
 mod help;

@@ -7,6 +7,8 @@ pub struct Exit(pub u8);
 impl Exit {
     /// All went as asked.
     pub const SUCCESS: Self = Self(0);
+    /// `pod doctor` found something broken.
+    pub const BROKEN: Self = Self(1);
     /// The command line was wrong; clap's own code.
     pub const USAGE: Self = Self(2);
     /// A wait reached its time-out.

@@ -43,8 +43,7 @@ pub fn check_legs(compose_yaml: &str, host_port: u16) -> Result<(), LegError> {
     let wanted = format!("127.0.0.1:{host_port}:{}/tcp", guest_port::AGENT);
     for service in file.services.values() {
         let forwards = service.environment.get("USER_PORTS").map(|text| text.0.as_str()).unwrap_or_default();
-        let agent = guest_port::AGENT.to_string();
-        if !forwards.split(',').any(|port| port.strip_suffix("/tcp").unwrap_or(port) == agent) {
+        if !self::forwards(forwards, guest_port::AGENT) {
             return Err(LegError::NoForward { found: forwards.to_owned() });
         }
         // three parts: the two-part form publishes on every interface
@@ -58,6 +57,12 @@ pub fn check_legs(compose_yaml: &str, host_port: u16) -> Result<(), LegError> {
         }
     }
     if file.services.is_empty() { Err(LegError::NotPublished { wanted }) } else { Ok(()) }
+}
+
+/// Whether a list as `USER_PORTS` takes it names this port for TCP.
+pub(super) fn forwards(list: &str, port: u16) -> bool {
+    let port = port.to_string();
+    list.split(',').any(|entry| entry.strip_suffix("/tcp").unwrap_or(entry) == port)
 }
 
 #[cfg(test)]

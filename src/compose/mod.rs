@@ -3,6 +3,7 @@
 mod emit;
 mod kubernetes;
 mod legs;
+mod merged;
 mod model;
 mod quadlet;
 mod render;
@@ -11,6 +12,7 @@ mod secret;
 pub use emit::EmitError;
 pub use kubernetes::{kubernetes_name, render_kubernetes};
 pub use legs::{LegError, check_legs};
+pub use merged::{MergedLegs, Origin, Unreadable, merged_legs, names_agent_port};
 pub use model::{ComposePod, HostPorts, Relabel, guest_port};
 pub use quadlet::{quadlet_file_name, render_quadlet};
 pub use render::{ComposeError, POD_LABEL, PROJECT_LABEL, render};

@@ -1,6 +1,7 @@
 //! The host's side: the client of the agent, the wait for readiness, the engines, and the pod's folder.
 
 mod client;
+pub mod doctor;
 pub mod engine;
 mod error;
 mod home;

@@ -95,6 +95,30 @@ pub fn owner(port: u16) -> Owner {
     Owner::Unknown
 }
 
+/// Who takes connections to this TCP port of 127.0.0.1; `None` where nobody does.
+pub fn listener(port: u16) -> Option<Owner> {
+    // what a connection to 127.0.0.1 may reach: that address, all addresses, both families at once
+    const REACHED: [&str; 4] =
+        ["0100007F", "00000000", "00000000000000000000000000000000", "0000000000000000FFFF00000100007F"];
+    ["tcp", "tcp6"].into_iter().find_map(|table| {
+        let text = fs_err::read_to_string(format!("/proc/net/{table}")).ok()?;
+        let (inode, uid) = text.lines().find_map(|line| {
+            let local = line.split_ascii_whitespace().nth(1)?;
+            let reached = local.split_once(':').is_some_and(|(address, _)| REACHED.contains(&address));
+            socket_in(line, port, LISTEN).filter(|_| reached)
+        })?;
+        Some(process_with(inode).unwrap_or(Owner::User { uid }))
+    })
+}
+
+/// Whether a kernel's table (`/proc/net/tcp`) has a socket that listens on this port beyond 127.0.0.1.
+pub(super) fn has_listener(table: &str, port: u16) -> bool {
+    table.lines().any(|line| {
+        let on_loopback = line.split_ascii_whitespace().nth(1).is_some_and(|local| local.starts_with("0100007F:"));
+        !on_loopback && socket_in(line, port, LISTEN).is_some()
+    })
+}
+
 /// The kernel's number for a TCP socket that listens.
 const LISTEN: &str = "0A";
 /// And for a UDP socket that is bound.
@@ -146,6 +170,18 @@ mod tests {
     }
 
     #[test]
+    fn a_listener_is_what_a_connection_reaches() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        if cfg!(target_os = "linux") {
+            assert!(matches!(super::listener(port), Some(Owner::Process { pid, .. }) if pid == std::process::id()));
+        }
+        drop(listener);
+        let elsewhere = TcpListener::bind(("127.0.0.2", 0)).unwrap();
+        assert_eq!(super::listener(elsewhere.local_addr().unwrap().port()), None);
+    }
+
+    #[test]
     fn udp_counts_where_it_is_asked_for() {
         let socket = UdpSocket::bind(("127.0.0.1", 0)).unwrap();
         let port = socket.local_addr().unwrap().port();
@@ -159,5 +195,7 @@ mod tests {
         assert_eq!(socket_in(line, 8765, LISTEN), Some((34567, 1000)));
         assert_eq!(socket_in(line, 8766, LISTEN), None);
         assert_eq!(socket_in(line, 8765, UNCONNECTED), None);
+        assert!(!has_listener(line, 8765), "on loopback alone");
+        assert!(has_listener(&line.replace("0100007F", "00000000"), 8765));
     }
 }

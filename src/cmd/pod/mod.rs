@@ -1,5 +1,6 @@
 //! `podlink pod …`: what is done with a pod that `setup` has made.
 
+mod doctor;
 mod down;
 mod exec;
 pub(super) mod signal;
@@ -29,6 +30,7 @@ enum PodCommand {
     WaitReady(wait_ready::WaitReadyArgs),
     Status(status::StatusArgs),
     Down(down::DownArgs),
+    Doctor(doctor::DoctorArgs),
 }
 
 /// Which pod.
@@ -54,6 +56,7 @@ impl PodArgs {
             PodCommand::WaitReady(args) => args.json,
             PodCommand::Status(args) => args.json,
             PodCommand::Down(args) => args.json,
+            PodCommand::Doctor(args) => args.json,
         }
     }
 }
@@ -66,6 +69,7 @@ pub(super) fn run(args: PodArgs) -> Outcome {
         PodCommand::WaitReady(args) => wait_ready::run(&args, printer),
         PodCommand::Status(args) => status::run(&args, printer),
         PodCommand::Down(args) => down::run(&args, printer),
+        PodCommand::Doctor(args) => doctor::run(&args, printer),
     }
 }
 

@@ -65,7 +65,7 @@ impl Seen {
 
 /// What the answer to a challenge must be.
 #[derive(Debug)]
-pub(super) enum Expected {
+pub(crate) enum Expected {
     /// This signature.
     Proof(Proof),
     /// None: the pod's agent has no proofs.
@@ -73,7 +73,7 @@ pub(super) enum Expected {
 }
 
 /// Judges an answer of `/health`; the flag says whether it proves that the peer holds the token.
-pub(super) fn judge(status: StatusCode, proof: Option<&[u8]>, body: &[u8], expected: &Expected) -> (Seen, bool) {
+pub(crate) fn judge(status: StatusCode, proof: Option<&[u8]>, body: &[u8], expected: &Expected) -> (Seen, bool) {
     let Ok(health) = serde_json::from_slice::<Health>(body) else {
         return (Seen::foreign(status, describe(status, body)), false);
     };

@@ -13,11 +13,11 @@ use zeroize::Zeroizing;
 
 pub use exec::{ExecOutcome, RequestId};
 pub use health::Seen;
-pub(crate) use health::stage_sentence;
+pub(crate) use health::{Expected, judge, stage_sentence};
 
 use self::{
     answer::Answer,
-    health::{Expected, Place, judge, seen_of},
+    health::{Place, seen_of},
     http::{BodyError, read_body},
     proof::{Agents, Guard, MAX_HEALTH, ProofLayer},
 };

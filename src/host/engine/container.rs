@@ -129,27 +129,13 @@ fn parse_state(text: &str) -> Option<ContainerState> {
         text.lines().map(serde_json::from_str).collect::<Result<_, _>>().ok()?
     };
     let mut states: Vec<ContainerState> = listed.iter().map(Listed::state).collect();
-    states.sort_by_key(|state| match state {
-        ContainerState::Running => 0,
-        ContainerState::Stopping => 1,
-        ContainerState::Paused => 2,
-        ContainerState::Created => 3,
-        ContainerState::Exited { .. } => 4,
-        ContainerState::Unknown | ContainerState::Absent => 5,
-    });
+    states.sort_by_key(|state| state.liveness());
     Some(states.first().copied().unwrap_or(ContainerState::Absent))
 }
 
 impl Listed {
     fn state(&self) -> ContainerState {
-        match self.state.to_ascii_lowercase().as_str() {
-            "running" | "restarting" => ContainerState::Running,
-            "created" | "configured" | "initialized" => ContainerState::Created,
-            "paused" => ContainerState::Paused,
-            "stopping" | "removing" => ContainerState::Stopping,
-            "exited" | "stopped" | "dead" => ContainerState::Exited { code: self.code() },
-            _ => ContainerState::Unknown,
-        }
+        ContainerState::named(&self.state, self.code())
     }
 
     fn code(&self) -> Option<i32> {

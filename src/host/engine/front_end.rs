@@ -57,6 +57,42 @@ pub(crate) async fn front_end(kind: EngineKind, settings: &EngineSettings) -> Re
     .with_hint(format!("install {separate}")))
 }
 
+/// The engine's program and its version, asked of itself.
+///
+/// # Errors
+/// When it is missing or does not run.
+pub(in crate::host) async fn engine_version(kind: EngineKind, settings: &EngineSettings) -> Result<(PathBuf, String)> {
+    let program = engine_program(kind)?;
+    let said = Invocation::new(&program, ["--version"], settings.quick).run_to_success().await?;
+    Ok((program, version_in(&said.stdout)))
+}
+
+/// The front end as one types it, and its version: it is run, because one that is found need not work.
+///
+/// # Errors
+/// When none is found or it does not run.
+pub(in crate::host) async fn front_end_version(
+    kind: EngineKind,
+    settings: &EngineSettings,
+) -> Result<(String, String)> {
+    let front_end = front_end(kind, settings).await?;
+    let args = front_end.first.iter().copied().chain(["version"]);
+    let invocation = Invocation::new(&front_end.program, args, settings.quick);
+    let said = invocation.run_to_success().await?;
+    let shown = invocation.shown();
+    // podman-compose tells its engine's version too, and first
+    let own = said.stdout.lines().find(|line| line.to_ascii_lowercase().contains("compose"));
+    Ok((shown.strip_suffix(" version").unwrap_or(&shown).to_owned(), version_in(own.unwrap_or(&said.stdout))))
+}
+
+/// The first word that looks like a version: `podman version 4.3.1`, `Docker version 20.10.24+dfsg1, build …`.
+fn version_in(text: &str) -> String {
+    let words = text.split_ascii_whitespace().map(|word| word.trim_end_matches(','));
+    let mut versions = words
+        .filter(|word| word.contains('.') && word.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit()));
+    versions.next().unwrap_or("of unknown version").to_owned()
+}
+
 /// The engine that `auto` means: podman where it and a front end of it are found, else docker.
 ///
 /// Never the local one: scripts meant for a guest must not run on this machine by accident.

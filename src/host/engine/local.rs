@@ -50,6 +50,13 @@ pub(super) fn state(pod: &Pod) -> Result<ContainerState> {
     })
 }
 
+/// The pid that the agent which holds the lock has written; `None` where none does.
+pub(in crate::host) fn holder(pod: &Pod) -> Option<u32> {
+    let path = pid_file(pod);
+    is_locked(&path).ok()?.filter(|locked| *locked)?;
+    fs_err::read_to_string(path).ok()?.trim().parse().ok()
+}
+
 /// How often an agent is started that ends at once. Once more than needed: whoever looks at the lock in the instant in
 /// which the agent takes it keeps it from the agent.
 const STARTS: usize = 2;

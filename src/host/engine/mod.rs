@@ -2,6 +2,7 @@
 
 mod container;
 mod front_end;
+mod inspect;
 mod local;
 mod run;
 mod this_program;
@@ -9,6 +10,10 @@ mod this_program;
 use std::{fmt, time::Duration};
 
 pub use front_end::detect;
+pub(in crate::host) use front_end::{engine_version, front_end_version};
+pub use inspect::{Container, Inside, NetworkMode};
+pub(in crate::host) use inspect::{inspect, look_inside};
+pub(in crate::host) use local::holder as local_agent;
 pub use run::Finished;
 pub use this_program::run_this_program;
 
@@ -34,6 +39,32 @@ pub enum ContainerState {
     },
     /// Something else.
     Unknown,
+}
+
+impl ContainerState {
+    /// The state by an engine's word for it.
+    fn named(word: &str, code: Option<i32>) -> Self {
+        match word.to_ascii_lowercase().as_str() {
+            "running" | "restarting" => Self::Running,
+            "created" | "configured" | "initialized" => Self::Created,
+            "paused" => Self::Paused,
+            "stopping" | "removing" => Self::Stopping,
+            "exited" | "stopped" | "dead" => Self::Exited { code },
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The lower, the more alive: of several containers the first is the one that counts.
+    const fn liveness(self) -> u8 {
+        match self {
+            Self::Running => 0,
+            Self::Stopping => 1,
+            Self::Paused => 2,
+            Self::Created => 3,
+            Self::Exited { .. } => 4,
+            Self::Unknown | Self::Absent => 5,
+        }
+    }
 }
 
 impl fmt::Display for ContainerState {
