@@ -1,8 +1,10 @@
 //! `podlink pod …`: what is done with a pod that `setup` has made.
 
+mod down;
 mod exec;
 mod signal;
 mod status;
+mod up;
 mod wait_ready;
 
 use super::{Exit, Failure, Outcome, Printer};
@@ -17,17 +19,19 @@ pub(super) struct PodArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum PodCommand {
+    Up(up::UpArgs),
     Exec(exec::ExecArgs),
     WaitReady(wait_ready::WaitReadyArgs),
     Status(status::StatusArgs),
+    Down(down::DownArgs),
 }
 
 /// Which pod.
 #[derive(Debug, clap::Args)]
-struct PodChoice {
+pub(super) struct PodChoice {
     /// The pod's name
     #[arg(long = "pod", value_name = "NAME", env = "PODLINK_POD", hide_env_values = true, default_value = PodName::DEFAULT)]
-    name: PodName,
+    pub(super) name: PodName,
 }
 
 impl PodChoice {
@@ -40,9 +44,11 @@ impl PodArgs {
     /// Whether the chosen command was given `--json`.
     pub(super) fn is_json(&self) -> bool {
         match &self.command {
+            PodCommand::Up(args) => args.json,
             PodCommand::Exec(args) => args.json,
             PodCommand::WaitReady(args) => args.json,
             PodCommand::Status(args) => args.json,
+            PodCommand::Down(args) => args.json,
         }
     }
 }
@@ -50,14 +56,16 @@ impl PodArgs {
 pub(super) fn run(args: PodArgs) -> Outcome {
     let printer = Printer::new(args.is_json());
     match args.command {
+        PodCommand::Up(args) => up::run(&args, printer),
         PodCommand::Exec(args) => exec::run(args, printer),
         PodCommand::WaitReady(args) => wait_ready::run(&args, printer),
         PodCommand::Status(args) => status::run(&args, printer),
+        PodCommand::Down(args) => down::run(&args, printer),
     }
 }
 
 /// Runs one command's future to its end, on this thread.
-fn block_on<T, E: From<Error>>(future: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+pub(super) fn block_on<T, E: From<Error>>(future: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

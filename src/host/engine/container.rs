@@ -26,14 +26,16 @@ pub(super) async fn up(pod: &Pod, settings: &EngineSettings) -> Result<Started> 
     if pod.settings().guest == GuestOs::Windows {
         require_free("remote desktop", ports.rdp, Transport::TcpAndUdp)?;
     }
-    compose(pod, &["up", "-d"], settings, settings.up).await?;
+    let said = compose(pod, &["up", "-d"], settings, settings.up).await?;
     match state(pod, settings).await? {
         ContainerState::Running => Ok(Started::Now),
-        ContainerState::Absent => Err(Error::new(
-            ErrorKind::NoContainer,
-            format!("compose said that it went well, and there is no container of the pod {}", pod.name()),
-        )
-        .with_hint(format!("see what `{} ps -a` shows", pod.settings().engine))),
+        // podman-compose 1.0 ends with 0 whatever became of it
+        ContainerState::Absent => {
+            let detail = format!("compose made no container of the pod {}{}", pod.name(), said.last_lines());
+            let error = Error::new(ErrorKind::NoContainer, detail)
+                .with_hint(format!("mend what it names, and run `podlink pod up --pod {}` again", pod.name()));
+            Err(without_password(pod, error))
+        }
         other => Err(Error::new(ErrorKind::Engine, format!("the container was made and is {other}"))
             .with_hint(format!("see why with `{} logs`", pod.settings().engine))),
     }

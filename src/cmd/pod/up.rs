@@ -1,0 +1,62 @@
+//! `podlink pod up`.
+
+use serde::Serialize;
+
+use super::{Exit, Failure, Outcome, PodChoice, Printer, block_on, signal::Interrupts};
+use crate::host::{
+    EngineKind,
+    engine::{self, EngineSettings, Started},
+};
+
+/// Start a pod
+///
+/// Starts the container by podman's or docker's compose, or the agent where the engine is local. A pod that runs
+/// already is a success. That it runs does not mean that the guest is ready: see `podlink pod wait-ready`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  podlink pod up
+  podlink pod up --pod lab && podlink pod wait-ready --pod lab")]
+pub(super) struct UpArgs {
+    #[command(flatten)]
+    pod: PodChoice,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct UpJson<'a> {
+    pod: &'a str,
+    engine: EngineKind,
+    state: &'static str,
+    started: bool,
+    address: String,
+}
+
+pub(super) fn run(args: &UpArgs, printer: Printer) -> Outcome {
+    let pod = args.pod.load()?;
+    if pod.settings().engine != EngineKind::Local && printer.is_interactive() {
+        printer.note("starting; the first time the image is pulled, which takes minutes");
+    }
+    let started = block_on(async {
+        let mut interrupts = Interrupts::catch()?;
+        interrupts.or(async { engine::up(&pod, &EngineSettings::DEFAULT).await.map_err(Failure::from) }).await
+    })?;
+    if printer.is_json() {
+        printer.json(&UpJson {
+            pod: pod.name().as_str(),
+            engine: pod.settings().engine,
+            state: "running",
+            started: started == Started::Now,
+            address: pod.address().to_string(),
+        });
+    } else {
+        let how = match started {
+            Started::Now => "is up",
+            Started::AlreadyRunning => "runs already",
+        };
+        printer.line(&format!("pod {} {how}, its agent is to answer on {}", pod.name(), pod.address()));
+    }
+    Ok(Exit::SUCCESS)
+}
