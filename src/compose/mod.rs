@@ -7,5 +7,5 @@ mod secret;
 
 pub use legs::{LegError, check_legs};
 pub use model::{ComposePod, HostPorts, Relabel, guest_port};
-pub use render::{ComposeError, POD_LABEL, PROJECT_LABEL, render};
+pub use render::{ComposeError, POD_LABEL, PROJECT_LABEL, SERVICE, render};
 pub use secret::Secret;

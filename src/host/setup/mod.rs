@@ -6,6 +6,7 @@
 mod apply;
 mod diff;
 mod lock;
+mod machine_check;
 mod plan;
 mod port_choice;
 mod request;

@@ -7,10 +7,15 @@ use std::{
 
 use zeroize::Zeroizing;
 
-use super::{SetupSettings, diff, request::SetupRequest, resolve};
+use super::{
+    SetupSettings, diff,
+    machine_check::{self, Facts},
+    request::SetupRequest,
+    resolve,
+};
 use crate::{
     compose::{self, ComposePod, HostPorts, Relabel},
-    host::{EngineKind, Error, ErrorKind, GuestOs, Home, Machine, Pod, PodName, PodSettings, Result},
+    host::{EngineKind, Error, ErrorKind, GuestOs, Home, Machine, Pod, PodName, PodSettings, Result, is_new_disk},
     token::{self, Owners, STAGED_NAME, TOKEN_FILE, Token, TokenError},
 };
 
@@ -167,6 +172,13 @@ pub(super) async fn make(
         oem,
     };
     remark(&mut plan, earlier.as_ref(), runs);
+    if let Some(machine) = plan.settings.machine.as_ref().filter(|_| plan.settings.engine != EngineKind::Local) {
+        let facts = Facts::gather(&home.storage_dir(name));
+        let is_new = earlier.as_ref().is_none_or(is_new_disk);
+        // asked of the engine only where the answer matters: it takes a while
+        let runs = runs || (machine_check::lacks_memory(&facts, machine) && resolve::is_up(earlier.as_ref()).await);
+        plan.warnings.extend(machine_check::warnings(&facts, machine, plan.settings.guest, is_new, runs));
+    }
     Ok(plan)
 }
 
@@ -213,9 +225,6 @@ fn remark(plan: &mut Plan, earlier: Option<&Pod>, runs: bool) {
             "{} holds the token, to be staged for the guest; nothing else is staged",
             plan.oem.display()
         ));
-        if !Path::new("/dev/kvm").exists() {
-            plan.notes.push("this machine has no /dev/kvm: the guest will be very slow".to_owned());
-        }
     }
 }
 
