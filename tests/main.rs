@@ -8,6 +8,8 @@
 )]
 
 mod client;
+mod engine_failures;
+mod engines;
 mod exec;
 mod help;
 mod house;

@@ -215,8 +215,9 @@ fn remark(plan: &mut Plan, earlier: Option<&Pod>, runs: bool) {
     let touched = plan.files.iter().any(|file| file.change == Change::Changed);
     if earlier.is_some() && touched {
         let when = if runs { "the pod runs; what changed takes" } else { "what changed takes" };
-        plan.notes
-            .push(format!("{when} effect with `podlink pod down --pod {name}` and `podlink pod up --pod {name}`"));
+        // `up` makes a changed container anew; an agent on this machine it leaves running
+        let word = if plan.settings.engine == EngineKind::Local { "restart" } else { "up" };
+        plan.notes.push(format!("{when} effect with `podlink pod {word} --pod {name}`"));
     }
     if plan.settings.engine == EngineKind::Local {
         plan.notes.push("the local engine runs scripts on this machine, as this user".to_owned());
