@@ -38,7 +38,7 @@ esac
 
 struct Fake {
     folder: tempfile::TempDir,
-    _port: Port,
+    port: Port,
 }
 
 impl Fake {
@@ -54,10 +54,10 @@ impl Fake {
             std::os::unix::fs::symlink(which(tool).unwrap(), bin.join(tool)).unwrap();
         }
         let port = Port::reserve();
-        let fake = Self { folder, _port: port };
+        let fake = Self { folder, port };
         fake.put("password", "hunter2hunter2");
         fake.put("after-up", "running");
-        let number = fake._port.number().to_string();
+        let number = fake.port.number().to_string();
         let password = fake.path("password");
         let flags = ["--engine", "podman", "--guest", "linux", "--image", "none", "--agent-port", &number];
         let args = ["setup", "--pod", "fake", "--password-file", password.to_str().unwrap()];

@@ -8,6 +8,7 @@
 )]
 
 mod client;
+mod docker;
 mod engine_failures;
 mod engines;
 mod exec;

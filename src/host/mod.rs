@@ -17,7 +17,7 @@ mod watch;
 pub use client::{AgentClient, ClientSettings, ExecOutcome, RequestId, Seen};
 pub use error::{Error, ErrorKind, Result};
 pub use home::{Home, PodName};
-pub use installation::{before_up, is_new_disk, remember_ready};
+pub use installation::{StaleOem, before_up, is_new_disk, remember_ready};
 pub use list::{ListedPod, list};
 pub use pod::{AgentKind, EngineKind, GuestOs, Machine, Pod, PodSettings, Ports};
 pub use readiness::{Progress, WaitSettings, WaitStage, wait_ready};

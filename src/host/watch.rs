@@ -70,3 +70,52 @@ where
     let detail = format!("{wanted}after {:.1} s; the pod is {last}", timeout.as_secs_f64());
     Err(Error::new(ErrorKind::WaitTimedOut, detail).with_hint("see what it is at with `podlink pod status`"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::host::{AgentStatus, EngineKind, TokenStatus};
+
+    fn status(state: PodState) -> PodStatus {
+        PodStatus {
+            pod: "a".into(),
+            engine: EngineKind::Local,
+            state,
+            container: "running",
+            engine_error: None,
+            address: String::new(),
+            agent: AgentStatus { seen: "refused", says: String::new(), health: None },
+            token: TokenStatus::Unknown,
+            ready: false,
+            hint: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_change_is_told_once_until_the_end() {
+        use PodState as P;
+        let looks = RefCell::new([P::Gone, P::Gone, P::Starting, P::Starting, P::Ready, P::Paused].into_iter());
+        let look = || {
+            let state = looks.borrow_mut().next().expect("no look after the end");
+            async move { Ok(status(state)) }
+        };
+        let mut told = Vec::new();
+        let tell = |change: &Change| told.push((change.previous, change.status.state));
+        let ended = watch(look, &WatchSettings::DEFAULT, Some(P::Ready), tell).await.unwrap();
+        assert_eq!(ended, P::Ready);
+        assert_eq!(told, [(None, P::Gone), (Some(P::Gone), P::Starting), (Some(P::Starting), P::Ready)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_ends_in_time_and_on_failures() {
+        let settings = WatchSettings { timeout: Some(Duration::from_secs(3)), ..WatchSettings::DEFAULT };
+        let look = || async { Ok(status(PodState::Gone)) };
+        let error = watch(look, &settings, Some(PodState::Ready), |_| {}).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WaitTimedOut);
+        assert_eq!(error.to_string(), "not ready after 3.0 s; the pod is gone");
+        let look = || async { Err(Error::new(ErrorKind::File, "no token")) };
+        assert_eq!(watch(look, &settings, None, |_| {}).await.unwrap_err().kind(), ErrorKind::File);
+    }
+}

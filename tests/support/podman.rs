@@ -186,8 +186,8 @@ fn environment() -> &'static [(String, String)] {
         };
         build(&environment);
         if let Err(first) = works(&environment) {
-            let conf = std::env::temp_dir().join(format!("podlink-test-containers-{}.conf", std::process::id()));
-            std::fs::write(&conf, CONF).unwrap();
+            let conf = Path::new(env!("CARGO_TARGET_TMPDIR")).join("podlink-test-containers.conf");
+            podlink::token::replace_private(&conf, CONF.as_bytes()).unwrap();
             environment.retain(|(key, _)| key != "CONTAINERS_CONF");
             environment.push(("CONTAINERS_CONF".to_owned(), conf.to_str().unwrap().to_owned()));
             if let Err(second) = works(&environment) {

@@ -37,11 +37,15 @@ struct RestartJson<'a> {
 
 pub(super) fn run(args: &RestartArgs, printer: Printer) -> Outcome {
     let pod = args.pod.load()?;
-    let note = host::before_up(&pod)?;
+    let stale = host::before_up(&pod)?;
     let started = block_on(async {
         let mut interrupts = Interrupts::catch()?;
         interrupts.or(async { engine::restart(&pod, &EngineSettings::DEFAULT).await.map_err(Failure::from) }).await
     })?;
+    if let Some(stale) = &stale {
+        stale.said(&pod);
+    }
+    let note = stale.map(|stale| stale.note);
     let recreated = started == Started::Recreated;
     if printer.is_json() {
         let (engine, address) = (pod.settings().engine, pod.address().to_string());

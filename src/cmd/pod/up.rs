@@ -43,11 +43,15 @@ pub(super) fn run(args: &UpArgs, printer: Printer) -> Outcome {
     if pod.settings().engine != EngineKind::Local && printer.is_interactive() {
         printer.note("starting; the first time the image is pulled, which takes minutes");
     }
-    let note = host::before_up(&pod)?;
+    let stale = host::before_up(&pod)?;
     let started = block_on(async {
         let mut interrupts = Interrupts::catch()?;
         interrupts.or(async { engine::up(&pod, &EngineSettings::DEFAULT).await.map_err(Failure::from) }).await
     })?;
+    if let Some(stale) = &stale {
+        stale.said(&pod);
+    }
+    let note = stale.map(|stale| stale.note);
     if printer.is_json() {
         printer.json(&UpJson {
             pod: pod.name().as_str(),
