@@ -21,7 +21,7 @@ use crate::{
 Examples:
   podlink pod status
   podlink pod status --pod build --json
-  podlink pod status --watch                            a line for each change of the state, until Ctrl-C
+  podlink pod status --watch                  a line for each change of the state
   podlink pod status --watch --until ready --timeout 600")]
 pub(super) struct StatusArgs {
     #[command(flatten)]
