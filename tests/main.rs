@@ -7,16 +7,24 @@
     reason = "clippy knows only #[test] functions as tests, not what they share"
 )]
 
+mod auth;
 mod client;
+mod compose;
 mod docker;
 mod engine_failures;
 mod engines;
 mod exec;
+mod health;
 mod help;
 mod house;
+mod limits;
+mod local_pod;
 mod openapi;
 mod pod_exec;
 mod powershell;
 mod readme;
+mod serve;
+mod setup;
 mod support;
+mod vm;
 mod wait_ready;

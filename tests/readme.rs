@@ -67,6 +67,18 @@ fn every_error_code_stands_in_the_protocol_with_its_status() {
     }
 }
 
+#[test]
+fn the_test_vector_of_the_proof_is_right() {
+    use podlink::token::{Challenge, Token};
+    let page = read("docs/protocol.md");
+    let value = |name: &str| {
+        let row = page.split_once(&format!("| {name} | `")).expect("the vector stands in a table").1;
+        row.as_bytes()[..64].to_owned()
+    };
+    let (token, challenge) = (Token::parse(&value("token")).unwrap(), Challenge::parse(&value("challenge")).unwrap());
+    assert_eq!(token.prove(&challenge).to_hex().into_bytes(), value("proof"));
+}
+
 fn pages() -> Vec<PathBuf> {
     let in_docs = std::fs::read_dir(top().join("docs")).unwrap().map(|entry| entry.unwrap().path());
     let at_top = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| top().join(name));

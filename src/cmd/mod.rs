@@ -53,7 +53,7 @@ pub fn main() -> std::process::ExitCode {
         Command::Setup(args) => (args.json, setup::run(args)),
         Command::Pod(args) => (args.is_json(), pod::run(args)),
         Command::Agent(args) => (false, agent::run(args)),
-        Command::Demo(args) => (false, demo::run(args)),
+        Command::Demo(args) => (false, demo::run(&args)),
     };
     outcome.unwrap_or_else(|failure| failure.report(Printer::new(json))).into()
 }

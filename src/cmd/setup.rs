@@ -190,9 +190,9 @@ fn print_text(printer: Printer, plan: &Plan, dry_run: bool) {
     }
     let summary = summary(plan, dry_run).unwrap_or_default();
     if dry_run {
-        printer.note(&summary)
+        printer.note(&summary);
     } else {
-        printer.line(&summary)
+        printer.line(&summary);
     }
     for note in &plan.notes {
         printer.note(&format!("note: {note}"));

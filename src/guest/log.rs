@@ -154,6 +154,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_panic_is_a_line_with_its_message_in_its_span() {
+        let (sender, receiver) = sync_channel(16);
+        let lines = Lines { sender, lost: Arc::default() };
+        let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(lines).finish();
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(log_panic));
+        tracing::subscriber::with_default(subscriber, || {
+            let _span = tracing::info_span!("request", id = "mine").entered();
+            std::panic::catch_unwind(|| panic!("on {}", "purpose")).unwrap_err();
+        });
+        std::panic::set_hook(before);
+        let mut out = Vec::new();
+        write_all(&receiver, &mut out, &AtomicU64::new(0));
+        let out = String::from_utf8(out).unwrap();
+        let line = out.lines().next().unwrap();
+        assert!(line.contains("on purpose") && line.contains("mine") && line.contains("log.rs"), "{out}");
+    }
+
+    #[test]
     fn lines_beyond_the_queue_are_counted_and_told() {
         let (sender, receiver) = sync_channel(2);
         let lost = Arc::new(AtomicU64::new(0));

@@ -6,6 +6,7 @@ use std::{
     fs::{File, TryLockError},
     io::{self, Write as _},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 /// The locked file; dropping it, or the end of the process however it comes, lets go of the lock.
@@ -33,6 +34,9 @@ pub enum PidFileError {
     },
 }
 
+/// Whoever asks whether an agent lives holds the lock for a moment; another agent holds it for longer.
+const GLANCE: Duration = Duration::from_millis(500);
+
 impl PidFile {
     /// Locks the file, made where it is missing, and writes this process' pid into it.
     ///
@@ -41,10 +45,16 @@ impl PidFile {
     pub fn take(path: &Path) -> Result<Self, PidFileError> {
         let failed = |source| PidFileError::Io { path: path.to_owned(), source };
         let mut file = super::sys::open_private_append(path).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(PidFileError::Held { path: path.to_owned() }),
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        let deadline = Instant::now() + GLANCE;
+        loop {
+            match file.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                Err(TryLockError::WouldBlock) => return Err(PidFileError::Held { path: path.to_owned() }),
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
         }
         file.set_len(0).map_err(failed)?;
         writeln!(file, "{}", std::process::id()).map_err(failed)?;

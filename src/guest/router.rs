@@ -54,3 +54,63 @@ fn panicked(_: Box<dyn Any + Send + 'static>) -> Response {
         .hint("the agent's log tells more, under this request's id")
         .into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::{
+        body::Body,
+        http::{StatusCode, header},
+    };
+    use http_body_util::BodyExt as _;
+    use tokio::sync::watch;
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::{
+        guest::{
+            Config, calls,
+            connection::{Peer, Standing},
+            gates::Gates,
+            state::Identity,
+        },
+        protocol::{ErrorBody, HEADER_REQUEST_ID},
+        token::Token,
+    };
+
+    async fn state(token: Token, runs_dir: std::path::PathBuf) -> AppState {
+        let mut config = Config::new("unused".into(), &[]);
+        config.exec.runs_dir = runs_dir;
+        let identity = Identity::generate().unwrap();
+        let calls = calls::Calls::new(config.exec.clone(), identity.agent_id.clone()).await.unwrap();
+        let gates = watch::channel(Gates::Waiting([].into())).1;
+        AppState::new(config, identity, calls, watch::channel(Some(token)).1, gates)
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_500_with_its_id_and_not_the_end() {
+        let runs = tempfile::tempdir().unwrap();
+        let token = Token::generate().unwrap();
+        let state = state(token.clone(), runs.path().join("runs")).await;
+        let routes = Router::new()
+            .route("/panic", get(|| async { panic!("on purpose") as () }))
+            .route("/fine", get(|| async { "fine" }));
+        let app = around(routes, &state).with_state(state);
+        let ask = async |path: &str| {
+            let address = ([127, 0, 0, 1], 1).into();
+            let request = Request::get(path)
+                .header(header::HOST, "localhost")
+                .header(header::AUTHORIZATION, format!("Bearer {}", token.expose().as_str()))
+                .header(HEADER_REQUEST_ID, "mine")
+                .extension(Peer { address, standing: Standing::Served });
+            app.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap()
+        };
+        let response = ask("/panic").await;
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(response.headers()[HEADER_REQUEST_ID], "mine");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        assert!(!String::from_utf8_lossy(&body).contains("on purpose"), "the panic is the log's alone");
+        let body: ErrorBody = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body.error, ErrorCode::InternalError);
+        assert_eq!(ask("/fine").await.status(), StatusCode::OK);
+    }
+}

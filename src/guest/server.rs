@@ -39,7 +39,8 @@ const KILL_MARGIN: Duration = Duration::from_secs(7);
 /// After an accept that failed for want of something (file descriptors, memory).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Runs an agent on these listeners until `shutdown` completes, then lets calls end and returns.
+/// Runs an agent on these listeners until `shutdown` completes, then lets calls end and returns; once `hurry`
+/// completes as well, calls are not waited for but killed.
 ///
 /// `max_connections` are served at one time. Those beyond it wait in a lobby of 64 for at most two seconds each, where
 /// `/health` is answered and everything else is `queue_full`; beyond that, connections are closed at once. Peers that
@@ -51,6 +52,7 @@ pub async fn serve(
     config: Config,
     listeners: Vec<TcpListener>,
     shutdown: impl Future<Output = ()>,
+    hurry: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     ensure!(!listeners.is_empty(), "an agent needs an address to listen on");
     super::sys::raise_file_limit();
@@ -86,7 +88,13 @@ pub async fn serve(
     tracing::info!(?drain, "stopping: no new calls; those that run may end");
     state.start_draining();
     let limit = drain + 2 * kill_grace + KILL_MARGIN;
-    if tokio::time::timeout(limit, state.calls().stop(drain)).await.is_err() {
+    let stopped = async {
+        tokio::select! {
+            () = state.calls().stop(drain) => {}
+            () = async { hurry.await; state.calls().stop(Duration::ZERO).await } => {}
+        }
+    };
+    if tokio::time::timeout(limit, stopped).await.is_err() {
         tracing::error!(?limit, "calls did not end in time; ending without them");
     }
     stop.send_replace(true);

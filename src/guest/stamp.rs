@@ -65,10 +65,14 @@ impl Line {
         }
     }
 
+    fn ms(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
     fn answered(mut self, status: u16) {
         self.answered = true;
         let Self { id, peer, method, path, .. } = &self;
-        let ms = self.begun.elapsed().as_millis();
+        let ms = self.ms();
         // health is asked many times a second by whoever waits
         if path == PATH_HEALTH {
             tracing::debug!(id, peer, %method, path, status, ms, "request");
@@ -81,8 +85,8 @@ impl Line {
 impl Drop for Line {
     fn drop(&mut self) {
         if !self.answered {
+            let ms = self.ms();
             let Self { id, peer, method, path, .. } = self;
-            let ms = self.begun.elapsed().as_millis();
             tracing::info!(id, peer, %method, path, ms, "request lost its caller before the answer");
         }
     }

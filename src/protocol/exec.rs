@@ -74,7 +74,7 @@ pub struct ExecRequest {
     /// Answer at once and let the program go on. Not offered yet: 501.
     #[serde(default)]
     pub detach: bool,
-    /// Bytes kept of each of stdout and stderr; 8 MiB where absent, which is also the most.
+    /// Bytes kept of each of stdout and stderr; 8 MiB where absent; the agent's limits name the most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_bytes: Option<u64>,
 }

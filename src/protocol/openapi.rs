@@ -1,4 +1,4 @@
-//! The wire as an OpenAPI document, built from the very types that go over it. Data only.
+//! The wire as an `OpenAPI` document, built from the very types that go over it. Data only.
 //!
 //! `docs/openapi.yaml` is this document written out; `tests/openapi.rs` holds the two together. To offer a new
 //! endpoint, add its operation to [`openapi`] and run that test once with `PODLINK_BLESS=1`.
@@ -162,7 +162,7 @@ impl ResponsesOf for OperationBuilder {
     }
 }
 
-/// The error answers by status: codes of one status share one, as OpenAPI has it.
+/// The error answers by status: codes of one status share one, as the format has it.
 fn errors(groups: &[&[ErrorCode]]) -> BTreeMap<String, Response> {
     let mut by_status: BTreeMap<u16, Vec<String>> = BTreeMap::new();
     for code in groups.iter().copied().flatten() {

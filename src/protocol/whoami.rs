@@ -39,6 +39,6 @@ pub struct Limits {
     pub exec_timeout_cap_sec: u64,
     /// Most bytes of a JSON body.
     pub max_json_body: u64,
-    /// Bytes kept of each output stream where the call says nothing, which is also the most that it may ask for.
+    /// Most bytes of each output stream that a call may ask to be kept.
     pub max_output_bytes: u64,
 }

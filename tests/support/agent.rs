@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::{
     Port,
-    http::{Answer, Pending, request},
-    wait_for,
+    http::{Answer, Http, Pending, request},
+    schema, wait_for,
 };
 
 /// A running `podlink agent serve`; killed when dropped.
@@ -103,11 +103,11 @@ impl Agent {
     }
 
     pub fn get(&self, path: &str) -> Answer {
-        self.call("GET", path, &[], b"").answer()
+        as_documented(path, self.call("GET", path, &[], b"").answer())
     }
 
     pub fn delete(&self, path: &str) -> Answer {
-        self.call("DELETE", path, &[], b"").answer()
+        as_documented(path, self.call("DELETE", path, &[], b"").answer())
     }
 
     pub fn post(&self, path: &str, body: &Value) -> Answer {
@@ -115,7 +115,7 @@ impl Agent {
     }
 
     pub fn post_with(&self, path: &str, body: &Value, headers: &[(&str, &str)]) -> Answer {
-        self.begin_post(path, body, headers).answer()
+        as_documented(path, self.begin_post(path, body, headers).answer())
     }
 
     /// Sends the request and does not wait for the answer.
@@ -131,6 +131,16 @@ impl Agent {
         let mut all = vec![("authorization", bearer.as_str())];
         all.extend(headers);
         self.raw(&request(method, path, &all, body))
+    }
+
+    /// A request without a token, to be built up.
+    pub fn http(&self, method: &str, target: &str) -> Http {
+        Http::new(self.port(), method, target)
+    }
+
+    /// A request with the token, to be built up.
+    pub fn authorized(&self, method: &str, target: &str) -> Http {
+        self.http(method, target).bearer(&self.token)
     }
 
     /// These very bytes.
@@ -202,6 +212,23 @@ impl Drop for Agent {
         drop(child.kill());
         drop(child.wait());
     }
+}
+
+/// The answer, having held it against docs/openapi.yaml.
+#[track_caller]
+pub fn as_documented(path: &str, answer: Answer) -> Answer {
+    let name = match (path, answer.status) {
+        (_, 204) => return answer,
+        ("/health", 200) => "Health",
+        ("/health", 503) if answer.json.get("error").is_none() => "Health",
+        ("/whoami", 200) => "Whoami",
+        ("/exec", 200) => "ExecResult",
+        _ => "ErrorBody",
+    };
+    schema::check(name, &answer.json);
+    assert_eq!(answer.header("podlink-protocol"), Some("1"), "{answer:?}");
+    assert!(answer.header("x-request-id").is_some(), "{answer:?}");
+    answer
 }
 
 /// Writes a file with mode 0600.

@@ -17,7 +17,6 @@ pub struct Cli {
 }
 
 /// What came of it.
-#[must_use]
 #[derive(Debug)]
 pub struct Run {
     pub code: Option<i32>,
@@ -29,6 +28,12 @@ pub struct Run {
 impl Cli {
     pub fn new<I: IntoIterator<Item: AsRef<OsStr>>>(args: I) -> Self {
         Self { args: args.into_iter().map(|arg| arg.as_ref().to_owned()).collect(), ..Self::default() }
+    }
+
+    /// With these arguments besides.
+    pub fn args(mut self, args: &[&str]) -> Self {
+        self.args.extend(args.iter().map(OsString::from));
+        self
     }
 
     /// With `PODLINK_HOME`.
@@ -56,6 +61,7 @@ impl Cli {
     }
 
     /// Runs it to its end.
+    #[must_use]
     pub fn run(self) -> Run {
         use std::io::Write as _;
         let begun = std::time::Instant::now();

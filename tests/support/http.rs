@@ -105,3 +105,115 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) 
     }
     [head.as_bytes(), b"\r\n", body].concat()
 }
+
+/// A request in the making; `Host` and `Connection: close` are there from the start and can be taken away.
+#[must_use]
+#[derive(Debug, Clone)]
+pub struct Http {
+    port: u16,
+    line: String,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+impl Http {
+    pub fn new(port: u16, method: &str, target: &str) -> Self {
+        let headers = [("Host", "127.0.0.1"), ("Connection", "close")];
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        Self { port, line: format!("{method} {target} HTTP/1.1"), headers, body: Vec::new() }
+    }
+
+    /// The request line, whole.
+    pub fn line(mut self, line: &str) -> Self {
+        line.clone_into(&mut self.line);
+        self
+    }
+
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub fn without(mut self, name: &str) -> Self {
+        self.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+        self
+    }
+
+    /// In the place of what stands there.
+    pub fn replace(self, name: &str, value: &str) -> Self {
+        self.without(name).header(name, value)
+    }
+
+    pub fn bearer(self, token: &str) -> Self {
+        self.header("Authorization", &format!("Bearer {token}"))
+    }
+
+    /// A body with its length.
+    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = body.into();
+        let length = self.body.len().to_string();
+        self.header("Content-Length", &length)
+    }
+
+    /// A JSON body with its type and length.
+    pub fn json(self, value: &Value) -> Self {
+        self.header("Content-Type", "application/json").body(value.to_string())
+    }
+
+    /// All but the body, as it goes out.
+    pub fn head(&self) -> Vec<u8> {
+        let mut head = format!("{}\r\n", self.line);
+        for (name, value) in &self.headers {
+            head.extend([name, ": ", value, "\r\n"]);
+        }
+        (head + "\r\n").into_bytes()
+    }
+
+    /// Sends the head alone.
+    pub fn begin(&self) -> Pending {
+        Pending::send(self.port, &self.head())
+    }
+
+    /// Sends all of it and reads the answer.
+    #[track_caller]
+    pub fn send(&self) -> Answer {
+        Pending::send(self.port, &[&self.head()[..], &self.body].concat()).answer()
+    }
+}
+
+impl Pending {
+    /// Reads one answer with a length and not a byte beyond it: the connection can be used again.
+    #[track_caller]
+    pub fn one_answer(&mut self) -> Answer {
+        let mut bytes = Vec::new();
+        while !bytes.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error} after {bytes:?}"));
+            bytes.push(byte[0]);
+        }
+        let length = Answer::parse(&bytes).header("content-length").unwrap().parse().unwrap();
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).unwrap();
+        bytes.extend(body);
+        Answer::parse(&bytes)
+    }
+}
+
+impl Answer {
+    /// Asserts the status, the code in the body, and what every answer bears.
+    #[track_caller]
+    pub fn is_error(&self, status: u16, code: &str) -> &Value {
+        assert_eq!((self.status, self.json["error"].as_str()), (status, Some(code)), "{self:?}");
+        assert_eq!(self.header("content-type"), Some("application/json"), "{self:?}");
+        self.is_stamped();
+        &self.json
+    }
+
+    /// Asserts what every answer bears.
+    #[track_caller]
+    pub fn is_stamped(&self) {
+        assert_eq!(self.header("podlink-protocol"), Some("1"), "{self:?}");
+        assert_eq!(self.header("cache-control"), Some("no-store"), "{self:?}");
+        assert!(self.header("x-request-id").is_some_and(|id| !id.is_empty()), "{self:?}");
+    }
+}

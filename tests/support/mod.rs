@@ -10,11 +10,12 @@ pub mod podman;
 pub mod port;
 pub mod processes;
 pub mod schema;
+pub mod vm;
 pub mod wait;
 
 pub use agent::Agent;
 pub use cli::Cli;
-pub use http::Answer;
+pub use http::{Answer, Http};
 pub use podman::Podman;
 pub use port::Port;
 pub use wait::wait_for;

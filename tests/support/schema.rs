@@ -1,7 +1,12 @@
 //! Real answers held against docs/openapi.yaml.
 
-use std::path::Path;
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{Arc, LazyLock, Mutex},
+};
 
+use jsonschema::Validator;
 use serde_json::{Value, json};
 
 /// Asserts that `answer` is what the committed document calls `name` (a key of `components.schemas`).
@@ -16,6 +21,15 @@ pub fn check(name: &str, answer: &Value) {
 
 /// What of `answer` is not as the document says.
 pub fn faults(name: &str, answer: &Value) -> Vec<String> {
+    static VALIDATORS: LazyLock<Mutex<HashMap<String, Arc<Validator>>>> = LazyLock::new(Mutex::default);
+    let validator = {
+        let mut validators = VALIDATORS.lock().unwrap();
+        Arc::clone(validators.entry(name.to_owned()).or_insert_with(|| Arc::new(compile(name))))
+    };
+    validator.iter_errors(answer).map(|error| format!("{}: {error}", error.instance_path())).collect()
+}
+
+fn compile(name: &str) -> Validator {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/openapi.yaml");
     let mut document: Value = serde_yaml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let schemas = document["components"]["schemas"].as_object_mut().unwrap();
@@ -26,6 +40,5 @@ pub fn faults(name: &str, answer: &Value) -> Vec<String> {
     // OpenAPI 3.1 schemas are JSON Schema 2020-12; references point into the document, so it stays the root
     document["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
     document["$ref"] = json!(format!("#/components/schemas/{name}"));
-    let validator = jsonschema::validator_for(&document).unwrap();
-    validator.iter_errors(answer).map(|error| format!("{}: {error}", error.instance_path())).collect()
+    jsonschema::validator_for(&document).unwrap()
 }

@@ -9,6 +9,9 @@ use super::Outcome;
 
 /// Run in the guest: the agent
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  podlink agent serve --listen 0.0.0.0:8765 --token-file /oem/agent_token.txt")]
 pub(super) struct AgentArgs {
     #[command(subcommand)]
     command: Command,

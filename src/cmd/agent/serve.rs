@@ -199,7 +199,11 @@ pub(super) fn run(args: ServeArgs) -> Outcome {
 async fn serve(args: ServeArgs, config: Config) -> anyhow::Result<Exit> {
     // before anything can be found by others: who waits for the agent may want to end it at once
     let mut signals = Signals::listen().context("cannot listen for signals")?;
-    let listeners = match guest::claim(&args.listen).await? {
+    let claimed = tokio::select! {
+        claimed = guest::claim(&args.listen) => claimed?,
+        _ = signals.next() => return Ok(Exit::SUCCESS),
+    };
+    let listeners = match claimed {
         Claim::Bound(listeners) => listeners,
         Claim::AlreadyRuns { address, agent_id, version } => {
             let line = format!("an agent already runs and answers on {address} (agent {agent_id}, version {version})");
@@ -211,18 +215,23 @@ async fn serve(args: ServeArgs, config: Config) -> anyhow::Result<Exit> {
     let _pid_file = args.pid_file.as_deref().map(PidFile::take).transpose()?;
 
     let (stop, stopped) = oneshot::channel::<()>();
-    let second_signal = async {
+    let (hurry, hurried) = oneshot::channel::<()>();
+    let third_signal = async {
         signals.next().await;
         drop(stop);
+        signals.next().await;
+        tracing::warn!("told twice: killing what runs");
+        drop(hurry);
         signals.next().await
     };
+    let come = async |told: oneshot::Receiver<()>| told.await.unwrap_or(());
     tokio::select! {
-        served = guest::serve(config, listeners, async { stopped.await.unwrap_or(()) }) => {
+        served = guest::serve(config, listeners, come(stopped), come(hurried)) => {
             served?;
             Ok(Exit::SUCCESS)
         }
-        signal = second_signal => {
-            tracing::warn!(?signal, "told twice: ending at once");
+        signal = third_signal => {
+            tracing::error!(?signal, "told three times: ending without having made sure of anything");
             Ok(Exit(128 + signal.number()))
         }
     }

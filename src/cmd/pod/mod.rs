@@ -7,7 +7,7 @@ mod list;
 mod logs;
 mod pause;
 mod restart;
-mod signal;
+pub(super) mod signal;
 mod status;
 mod up;
 mod wait_ready;
@@ -17,6 +17,11 @@ use crate::host::{Error, ErrorKind, Home, Pod, PodName};
 
 /// Use a pod: start it, wait for it, run things in it
 #[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  podlink pod up && podlink pod wait-ready
+  podlink pod exec 'Get-Date'
+  podlink pod down")]
 pub(super) struct PodArgs {
     #[command(subcommand)]
     command: PodCommand,

@@ -6,13 +6,13 @@ use super::{Exit, Failure};
 use crate::host::{Error, ErrorKind};
 
 /// The two signals by which a command is asked to end; caught from its creation on.
-pub(super) struct Interrupts {
+pub(in crate::cmd) struct Interrupts {
     interrupt: Signal,
     terminate: Signal,
 }
 
 impl Interrupts {
-    pub(super) fn catch() -> Result<Self, Error> {
+    pub(in crate::cmd) fn catch() -> Result<Self, Error> {
         let catch = |kind| {
             signal(kind).map_err(|error| Error::new(ErrorKind::Internal, "could not catch signals").with_source(error))
         };
@@ -28,7 +28,7 @@ impl Interrupts {
     }
 
     /// The work's result, or the failure of an interrupted command.
-    pub(super) async fn or<T>(&mut self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    pub(in crate::cmd) async fn or<T>(&mut self, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
         tokio::select! {
             done = work => done,
             exit = self.next() => Err(Failure::interrupted("interrupted", exit)),

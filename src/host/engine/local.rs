@@ -15,10 +15,10 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{ContainerState, EngineSettings, Started, Stopped, probe::holds_token, this_program};
+use super::{ContainerState, EngineSettings, Started, Stopped, this_program};
 use crate::{
     host::{
-        Error, ErrorKind, Pod, Result,
+        AgentClient, ClientSettings, Error, ErrorKind, Pod, Result, Seen,
         ports::{Transport, require_free},
     },
     token::STAGED_NAME,
@@ -50,28 +50,41 @@ pub(super) fn state(pod: &Pod) -> Result<ContainerState> {
     })
 }
 
+/// How often an agent is started that ends at once. Once more than needed: whoever looks at the lock in the instant in
+/// which the agent takes it keeps it from the agent.
+const STARTS: usize = 2;
+
 pub(super) async fn up(pod: &Pod, settings: &EngineSettings) -> Result<Started> {
     if state(pod)? == ContainerState::Running {
         return Ok(Started::AlreadyRunning);
     }
-    let token = pod.token()?;
-    require_free("agent", pod.settings().ports.agent, Transport::Tcp)?;
-    let mut agent = start(pod)?;
+    let client = AgentClient::for_pod(pod, ClientSettings::DEFAULT)?;
+    require_free("agent", pod.settings().ports.agent, Transport::Tcp).map_err(|error| {
+        error.with_hint(format!("end that program, or run `podlink setup --pod {} --agent-port …`", pod.name()))
+    })?;
     let deadline = Instant::now() + settings.local_start;
+    let mut starts = 1;
+    let mut agent = start(pod)?;
     loop {
-        // in this order: to try the lock while the agent takes it could keep it from the agent
-        if holds_token(pod.address(), &token).await && state(pod)? == ContainerState::Running {
+        if answers(pod, &client).await? {
             return Ok(Started::Now);
         }
         let ended = agent.try_wait().map_err(|error| failed(pod, "the agent cannot be watched").with_source(error))?;
         if let Some(status) = ended {
-            if holds_token(pod.address(), &token).await && state(pod)? == ContainerState::Running {
+            if answers(pod, &client).await? {
                 return Ok(Started::AlreadyRunning); // another `up` was faster
             }
-            return Err(failed(pod, &format!("the agent ended at once ({status})")));
+            if starts == STARTS && state(pod)? != ContainerState::Running {
+                return Err(failed(pod, &format!("the agent ended at once ({status})")));
+            }
+            // where another one holds the lock, it is on its way up: a new one would only find it held
+            if state(pod)? != ContainerState::Running {
+                starts += 1;
+                agent = start(pod)?;
+            }
         }
         if Instant::now() > deadline {
-            // it is our own child, not yet waited for: the number is still its own
+            // it is our own child: until it is waited for, its number is nobody else's
             drop(agent.kill());
             drop(agent.wait());
             let seconds = settings.local_start.as_secs_f32();
@@ -79,6 +92,14 @@ pub(super) async fn up(pod: &Pod, settings: &EngineSettings) -> Result<Started> 
         }
         tokio::time::sleep(POLL).await;
     }
+}
+
+/// Whether the agent that answers is the one that holds the lock, and knows the token.
+///
+/// Asked in this order: to try the lock while the agent takes it could keep it from the agent.
+async fn answers(pod: &Pod, client: &AgentClient) -> Result<bool> {
+    let is_ours = matches!(client.health().await?, Seen::Ready(_) | Seen::NotReady(_));
+    Ok(is_ours && state(pod)? == ContainerState::Running)
 }
 
 pub(super) async fn down(pod: &Pod, settings: &EngineSettings) -> Result<Stopped> {

@@ -6,7 +6,6 @@ mod front_end;
 mod listing;
 mod local;
 mod logs;
-mod probe;
 mod run;
 mod this_program;
 

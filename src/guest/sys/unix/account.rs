@@ -5,13 +5,19 @@ use crate::guest::account::Account;
 /// Looks them up.
 pub(in crate::guest) fn account() -> Account {
     let uid = rustix::process::geteuid();
-    let session = rustix::process::getsid(None).map_or(0, |pid| pid.as_raw_nonzero().get());
     Account {
         user: user_name(uid.as_raw()),
-        session_id: session.unsigned_abs(),
+        session_id: session_in(&fs_err::read_to_string("/proc/self/stat").unwrap_or_default()).unwrap_or(0),
         interactive: has_terminal() || has_desktop(),
         elevated: uid.is_root(),
     }
+}
+
+/// The session in the text of `/proc/<pid>/stat`; 0, which rustix' `getsid` cannot say, is the kernel's own: a guest's
+/// first process and what it starts are in it until somebody calls `setsid`.
+fn session_in(stat: &str) -> Option<u32> {
+    // after the name, which may hold anything: state, parent, process group, session
+    stat.rsplit_once(')')?.1.split_whitespace().nth(3)?.parse().ok()
 }
 
 /// The name in the system's table; then what the log-in left in the environment (accounts of a directory service are
@@ -44,6 +50,15 @@ fn has_desktop() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sessions_are_read() {
+        assert_eq!(session_in("71 (a) b (c) S 1 71 0 0 -1"), Some(0));
+        assert_eq!(session_in("71 (podlink) S 1 71 42 0 -1"), Some(42));
+        assert_eq!(session_in(""), None);
+        let own = rustix::process::getsid(None).unwrap().as_raw_nonzero().get();
+        assert_eq!(account().session_id, own.unsigned_abs());
+    }
 
     #[test]
     fn names_come_from_the_table() {
