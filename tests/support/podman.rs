@@ -1,8 +1,9 @@
 //! Pods in real containers of podman, with a guest that is a shell script.
 
 use std::{
+    io::Write as _,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
     sync::OnceLock,
 };
 
@@ -159,10 +160,14 @@ fn podman(args: &[&str]) -> Output {
 }
 
 /// Writes a program.
+///
+/// By another process: a file that this one has open for writing is, for a moment, open in what other tests' threads
+/// start too, and cannot be run then.
 pub fn executable(path: &Path, text: &str) {
-    use std::os::unix::fs::PermissionsExt as _;
-    std::fs::write(path, text).unwrap();
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut install =
+        Command::new("install").args(["-m", "755", "/dev/stdin"]).arg(path).stdin(Stdio::piped()).spawn().unwrap();
+    install.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(install.wait().unwrap().success());
 }
 
 /// Where a program is.
