@@ -30,7 +30,7 @@ struct Daemon {
 impl Daemon {
     fn start() -> Option<Self> {
         if std::env::var("PODLINK_TEST_DOCKER").as_deref() != Ok("1") {
-            eprintln!("SKIPPED: the docker test runs with PODLINK_TEST_DOCKER=1, as root");
+            eprintln!("skipped: the docker test runs with PODLINK_TEST_DOCKER=1, as root");
             return None;
         }
         let folder = tempfile::tempdir().unwrap();

@@ -52,7 +52,7 @@ impl Podman {
     pub fn find() -> Option<Self> {
         for program in ["podman", "podman-compose"] {
             if which(program).is_none() {
-                eprintln!("SKIPPED: {program} is not installed");
+                eprintln!("skipped: {program} is not installed");
                 return None;
             }
         }
