@@ -11,6 +11,7 @@ mod auth;
 mod client;
 mod compose;
 mod docker;
+mod emit;
 mod engine_failures;
 mod engines;
 mod exec;

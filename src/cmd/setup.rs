@@ -24,7 +24,8 @@ Examples:
   podlink setup                                   a Windows pod in podman, or docker where there is no podman
   podlink setup --ram 8G --disk 128G --dry-run    what would change in it
   podlink setup --pod lab --engine local          a pod without a container: scripts run on this machine
-  podlink setup --guest linux --image docker.io/qemux/qemu:7.29")]
+  podlink setup --guest linux --image docker.io/qemux/qemu:7.29
+  podlink setup --emit kubernetes | kubectl apply -f -")]
 pub(super) struct SetupArgs {
     #[command(flatten)]
     pod: PodChoice,
@@ -70,6 +71,9 @@ pub(super) struct SetupArgs {
     /// Show what would change, without secrets, and write nothing
     #[arg(long)]
     dry_run: bool,
+    /// Print the pod in another form than compose.yaml, with its secrets, and write nothing
+    #[arg(long, value_name = "FORM", conflicts_with_all = ["dry_run", "json"])]
+    emit: Option<EmitArg>,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -81,6 +85,14 @@ enum EngineArg {
     Podman,
     Docker,
     Local,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum EmitArg {
+    /// Objects for kubectl apply
+    Kubernetes,
+    /// A unit for podman's generator of systemd services
+    Quadlet,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -141,6 +153,16 @@ pub(super) fn run(args: SetupArgs) -> Outcome {
         timezone: args.timezone,
         network: args.network,
     };
+    if let Some(form) = args.emit {
+        let form = match form {
+            EmitArg::Kubernetes => setup::Form::Kubernetes,
+            EmitArg::Quadlet => setup::Form::Quadlet,
+        };
+        let emitted = block_on(setup::emit(&home, &args.pod.name, &request, &SetupSettings::DEFAULT, form))?;
+        printer.note(&emitted.note);
+        printer.bytes(emitted.text.as_bytes());
+        return Ok(Exit::SUCCESS);
+    }
     let plan = block_on(async {
         let settings = SetupSettings::DEFAULT;
         if args.dry_run {

@@ -1,11 +1,17 @@
-//! The pod as data in, `compose.yaml` out, and the checks of both legs of the forward.
+//! The pod as data in; `compose.yaml`, Kubernetes objects or a quadlet out; and the checks of both legs of the forward.
 
+mod emit;
+mod kubernetes;
 mod legs;
 mod model;
+mod quadlet;
 mod render;
 mod secret;
 
+pub use emit::EmitError;
+pub use kubernetes::{kubernetes_name, render_kubernetes};
 pub use legs::{LegError, check_legs};
 pub use model::{ComposePod, HostPorts, Relabel, guest_port};
+pub use quadlet::{quadlet_file_name, render_quadlet};
 pub use render::{ComposeError, POD_LABEL, PROJECT_LABEL, SERVICE, render};
 pub use secret::Secret;

@@ -1,5 +1,7 @@
 //! What a container needs to know of a pod.
 
+use std::collections::BTreeMap;
+
 use super::Secret;
 
 /// Ports inside the container and the guest; the host's may differ.
@@ -71,4 +73,43 @@ pub struct ComposePod {
     pub storage: String,
     /// What to do about `SELinux` labels.
     pub relabel: Relabel,
+}
+
+impl ComposePod {
+    /// The container's environment but for the password, which each form keeps in its own way.
+    pub(super) fn environment(&self) -> BTreeMap<&'static str, String> {
+        let texts = [
+            ("VERSION", self.version.as_ref()),
+            ("RAM_SIZE", Some(&self.ram)),
+            ("DISK_SIZE", Some(&self.disk)),
+            ("USERNAME", Some(&self.user)),
+            ("TZ", self.timezone.as_ref()),
+            ("NETWORK", self.network.as_ref()),
+        ];
+        let numbers = [
+            ("CPU_CORES", self.cpus.to_string()),
+            // the first leg: from the container into the guest. A list separated by commas, blanks break it
+            ("USER_PORTS", guest_port::AGENT.to_string()),
+        ];
+        texts.into_iter().filter_map(|(key, text)| Some((key, text?.clone()))).chain(numbers).collect()
+    }
+
+    /// The texts that others chose, each with what it is called in an error.
+    pub(super) fn texts(&self) -> [(&'static str, &str); 10] {
+        fn or_none(text: Option<&String>) -> &str {
+            text.map_or("", String::as_str)
+        }
+        [
+            ("image", &self.image),
+            ("ram", &self.ram),
+            ("disk", &self.disk),
+            ("user", &self.user),
+            ("password", self.password.expose()),
+            ("timezone", or_none(self.timezone.as_ref())),
+            ("network", or_none(self.network.as_ref())),
+            ("oem folder's path", &self.oem),
+            ("shared folder's path", &self.shared),
+            ("storage folder's path", &self.storage),
+        ]
+    }
 }

@@ -106,24 +106,9 @@ pub(super) fn parse(text: &str) -> Result<File, ComposeError> {
 }
 
 fn build(pod: &ComposePod) -> File {
-    let mut environment = BTreeMap::new();
-    let mut set = |key: &str, value: &str| drop(environment.insert(key.to_owned(), literal(value)));
-    if let Some(version) = &pod.version {
-        set("VERSION", version);
-    }
-    set("CPU_CORES", &pod.cpus.to_string());
-    set("RAM_SIZE", &pod.ram);
-    set("DISK_SIZE", &pod.disk);
-    set("USERNAME", &pod.user);
-    set("PASSWORD", pod.password.expose());
-    // the first leg: from the container into the guest. A list separated by commas, blanks break it
-    set("USER_PORTS", &guest_port::AGENT.to_string());
-    if let Some(timezone) = &pod.timezone {
-        set("TZ", timezone);
-    }
-    if let Some(network) = &pod.network {
-        set("NETWORK", network);
-    }
+    let mut environment: BTreeMap<String, Text> =
+        pod.environment().into_iter().map(|(key, value)| (key.to_owned(), literal(&value))).collect();
+    environment.insert("PASSWORD".to_owned(), literal(pod.password.expose()));
 
     // the second leg: from the host's loopback into the container
     let publish = |host: u16, guest: u16, protocol: &str| literal(&format!("127.0.0.1:{host}:{guest}/{protocol}"));
@@ -161,19 +146,7 @@ fn literal(text: &str) -> Text {
 }
 
 fn check_texts(pod: &ComposePod) -> Result<(), ComposeError> {
-    let no = String::new();
-    for (field, text) in [
-        ("image", pod.image.as_str()),
-        ("ram", &pod.ram),
-        ("disk", &pod.disk),
-        ("user", &pod.user),
-        ("password", pod.password.expose()),
-        ("timezone", pod.timezone.as_ref().unwrap_or(&no)),
-        ("network", pod.network.as_ref().unwrap_or(&no)),
-        ("oem folder's path", &pod.oem),
-        ("shared folder's path", &pod.shared),
-        ("storage folder's path", &pod.storage),
-    ] {
+    for (field, text) in pod.texts() {
         // an environment variable ends at NUL; the last two of each plane are no characters
         if let Some(bad) = text.chars().find(|c| *c == '\0' || (*c as u32) & 0xfffe == 0xfffe) {
             return Err(ComposeError::Unprintable { field, code: bad.into() });

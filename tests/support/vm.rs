@@ -372,7 +372,7 @@ fn podman(args: &[&str]) -> String {
     script("podman", args)
 }
 
-/// Runs a script beside the tests, which has to succeed, and returns what it printed on both streams.
+/// Runs a script beside the tests, which has to succeed, and returns what it printed; of `logs` both streams.
 #[track_caller]
 fn script(name: &str, args: &[&str]) -> String {
     let output = Command::new(scripts().join(name)).args(args).output().unwrap();

@@ -5,6 +5,7 @@
 
 mod apply;
 mod diff;
+mod emit;
 mod lock;
 mod machine_check;
 mod plan;
@@ -14,6 +15,7 @@ mod resolve;
 
 use std::time::Duration;
 
+pub use emit::{Emitted, Form, emit};
 pub use plan::{Change, Plan, PlannedFile, TokenFate};
 pub use request::{EngineChoice, SetupRequest, read_password};
 

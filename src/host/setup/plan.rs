@@ -153,7 +153,7 @@ pub(super) async fn make(
     ];
     if let Some(machine) = pod.machine.as_ref().filter(|_| pod.engine != EngineKind::Local) {
         let (share, storage) = (dir.join(Pod::SHARE_DIR), home.storage_dir(name));
-        let text = compose_yaml(home, name, &pod, machine, [&oem, &share, &storage])?;
+        let text = compose_yaml(&compose_pod(home, name, &pod, machine)?)?;
         files.push(file(dir.join(Pod::COMPOSE_FILE), text)?);
         folders.extend([share, storage]);
     }
@@ -281,21 +281,22 @@ fn settings_yaml(settings: &PodSettings) -> Result<Zeroizing<String>> {
     }
 }
 
-fn compose_yaml(
+/// The container of a pod.
+pub(super) fn compose_pod(
     home: &Home,
     name: &PodName,
     settings: &PodSettings,
     machine: &Machine,
-    [oem, shared, storage]: [&Path; 3],
-) -> Result<Zeroizing<String>> {
-    let text = |path: &Path| {
+) -> Result<ComposePod> {
+    let dir = home.pod_dir(name);
+    let text = |path: PathBuf| {
         path.to_str().map(str::to_owned).ok_or_else(|| {
             Error::new(ErrorKind::Settings, format!("the path {} is no UTF-8 text", path.display()))
                 .with_hint("set PODLINK_HOME to another folder")
         })
     };
     let is_windows = settings.guest == GuestOs::Windows;
-    let pod = ComposePod {
+    Ok(ComposePod {
         pod: name.to_string(),
         project: home.project(name),
         image: machine.image.clone(),
@@ -317,12 +318,15 @@ fn compose_yaml(
             .filter(|path| Path::new(path).exists())
             .map(str::to_owned)
             .collect(),
-        oem: text(oem)?,
-        shared: text(shared)?,
-        storage: text(storage)?,
+        oem: text(dir.join(Pod::OEM_DIR))?,
+        shared: text(dir.join(Pod::SHARE_DIR))?,
+        storage: text(home.storage_dir(name))?,
         relabel: if settings.engine == EngineKind::Podman { Relabel::Private } else { Relabel::No },
-    };
-    compose::render(&pod).map_err(|error| {
+    })
+}
+
+fn compose_yaml(pod: &ComposePod) -> Result<Zeroizing<String>> {
+    compose::render(pod).map_err(|error| {
         let hint = match &error {
             compose::ComposeError::Colon { .. } => "set PODLINK_HOME to a folder without a colon in its path",
             compose::ComposeError::Unprintable { .. } => "choose another text",

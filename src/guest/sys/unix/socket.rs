@@ -10,7 +10,8 @@ const MOST: usize = 4096;
 
 /// Half the files that this process may open, for calls need some of their own; at most 4,096.
 pub(in crate::guest) fn connection_limit() -> usize {
-    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    // the agent raises its soft limit to the hard one before it serves
+    let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
     files.map_or(MOST, |files| usize::try_from(files / 2).unwrap_or(MOST)).clamp(16, MOST)
 }
 
