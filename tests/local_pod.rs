@@ -249,7 +249,7 @@ fn the_container_ends_at_once() {
         "ps -a") if [ -e "$HOME/up" ]; then echo '[{"State":"exited","ExitCode":3}]'; else echo '[]'; fi;;
         "compose version") ;;
         *) : > "$HOME/up";; esac"#;
-    FakePodman::new(body).up_fails(125, &["exited with code 3", "podman logs"]);
+    FakePodman::new(body).up_fails(125, &["exited with code 3", "podlink pod logs"]);
 }
 
 #[test]

@@ -10,9 +10,12 @@
 mod auth;
 mod client;
 mod compose;
-mod emit;
+mod docker;
 mod doctor;
 mod doctor_table;
+mod emit;
+mod engine_failures;
+mod engines;
 mod exec;
 mod health;
 mod help;

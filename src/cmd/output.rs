@@ -73,6 +73,28 @@ pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
 }
 
+/// A line of another program's log for the eye: no colours, no control characters, cut to what fits.
+pub(super) fn plain(line: &str) -> String {
+    const LONGEST: usize = 160;
+    let mut text = String::new();
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        match c {
+            // a control sequence: `ESC [`, parameters, and one letter
+            '\u{1b}' if chars.as_str().starts_with('[') => {
+                let _ = chars.next();
+                let _ = chars.by_ref().find(|c| ('@'..='~').contains(c));
+            }
+            c => text.push(c),
+        }
+    }
+    let text = printable(text.trim());
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
 /// A reader that went away (`podlink … | head`) is no failure and nothing to report.
 fn end_if_nobody_reads(written: io::Result<()>) {
     if let Err(error) = written
@@ -80,5 +102,18 @@ fn end_if_nobody_reads(written: io::Result<()>) {
     {
         #[expect(clippy::exit, reason = "128 + SIGPIPE, what a program without a handler would end with")]
         std::process::exit(141);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_and_controls_go() {
+        assert_eq!(plain("\u{1b}[1;34m❯ Booting\u{1b}[0m  "), "❯ Booting");
+        assert_eq!(plain("a\u{1b}]0;title\u{7}b"), "a\u{fffd}]0;title\u{fffd}b");
+        assert_eq!(plain("\u{1b}[1"), "");
+        assert_eq!(plain(&"é".repeat(500)).chars().count(), 161);
     }
 }

@@ -15,5 +15,5 @@ pub use legs::{LegError, check_legs};
 pub use merged::{MergedLegs, Origin, Unreadable, merged_legs, names_agent_port};
 pub use model::{ComposePod, HostPorts, Relabel, guest_port};
 pub use quadlet::{quadlet_file_name, render_quadlet};
-pub use render::{ComposeError, POD_LABEL, PROJECT_LABEL, render};
+pub use render::{ComposeError, POD_LABEL, PROJECT_LABEL, SERVICE, render};
 pub use secret::Secret;

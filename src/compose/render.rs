@@ -17,6 +17,8 @@ use super::{
     model::{ComposePod, Relabel, guest_port},
 };
 
+/// The one service's name in `compose.yaml`.
+pub const SERVICE: &str = "guest";
 /// The label that bears the pod's name.
 pub const POD_LABEL: &str = "io.podlink.pod";
 /// The label that bears the project's name, which no pod of another home shares.
@@ -135,7 +137,7 @@ fn build(pod: &ComposePod) -> File {
         // the image gives the guest 105 s to shut down before it pulls the plug
         stop_grace_period: literal("2m"),
     };
-    File { services: [("guest".to_owned(), service)].into() }
+    File { services: [(SERVICE.to_owned(), service)].into() }
 }
 
 /// A text that compose takes as it is: a single `$` would begin a variable.

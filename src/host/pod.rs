@@ -100,6 +100,7 @@ pub struct Pod {
     name: PodName,
     dir: PathBuf,
     project: String,
+    storage: PathBuf,
     settings: PodSettings,
 }
 
@@ -182,7 +183,7 @@ impl Pod {
             Error::new(ErrorKind::Settings, format!("{} does not read: {reason}", path.display()))
                 .with_hint(format!("mend it, or move it away and make it anew with `podlink setup --pod {name}`"))
         })?;
-        Ok(Self { name: name.clone(), dir, project: home.project(name), settings })
+        Ok(Self { name: name.clone(), dir, project: home.project(name), storage: home.storage_dir(name), settings })
     }
 
     /// The compose project's name, which no other pod of this machine's user has.
@@ -198,6 +199,11 @@ impl Pod {
     /// The pod's folder.
     pub fn dir(&self) -> &std::path::Path {
         &self.dir
+    }
+
+    /// The folder of its virtual disk.
+    pub fn storage(&self) -> &std::path::Path {
+        &self.storage
     }
 
     /// Its settings.

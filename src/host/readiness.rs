@@ -47,6 +47,8 @@ impl WaitSettings {
         foreign_patience: Duration::from_secs(10),
         mismatch_patience: Duration::from_secs(3),
     };
+    /// The time-out while a new disk is being installed.
+    pub const NEW_DISK: Duration = Duration::from_hours(2);
 }
 
 /// What the wait is at.
@@ -261,7 +263,7 @@ fn gone(seen: &Seen, engine: &mut Engine) -> Result<()> {
         }
         Some(state @ ContainerState::Exited { .. }) if engine.ended >= 2 => {
             Err(Error::new(ErrorKind::NoContainer, format!("the container {}", container_sentence(state)))
-                .with_hint(format!("its log says why; {hint}")))
+                .with_hint(format!("`podlink pod logs` says why; {hint}")))
         }
         // refused at the first leg and nobody to ask: waiting would only hide the cause
         _ if *seen == Seen::Refused => engine.error.take().map_or(Ok(()), Err),
@@ -277,8 +279,10 @@ fn timed_out(client: &AgentClient, timeout: Duration, last: &WaitStage, engine: 
         WaitStage::AgentSilent => {
             "the host's leg stands, the guest's does not: check USER_PORTS in compose.yaml, the guest's firewall, and that the agent runs in the guest and listens beyond its loopback"
         }
-        WaitStage::Container(ContainerState::Paused) => "the container is paused: unpause it",
-        WaitStage::Container(_) => "check the container's log",
+        WaitStage::Container(ContainerState::Paused) => {
+            "the container is paused: let it run on with `podlink pod resume`"
+        }
+        WaitStage::Container(_) => "see the container's log with `podlink pod logs`",
         WaitStage::Agent { .. } => "both legs stand and the agent answers: look at the installation's log in the guest",
         _ => "look at `podlink pod status`",
     };

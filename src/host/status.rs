@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{
-    AgentClient, ClientSettings, EngineKind, Pod, Result,
+    AgentClient, AgentSign, ClientSettings, EngineKind, Pod, PodState, Result,
     client::{Seen, stage_sentence},
     engine::{self, ContainerState},
 };
@@ -21,6 +21,8 @@ pub struct PodStatus {
     pub pod: String,
     /// What runs it.
     pub engine: EngineKind,
+    /// All of what follows in one word.
+    pub state: PodState,
     /// Its container, in one word.
     pub container: &'static str,
     /// Why the engine could not be asked, where it could not.
@@ -100,6 +102,7 @@ pub async fn status(pod: &Pod, settings: ClientSettings) -> Result<PodStatus> {
     Ok(PodStatus {
         pod: pod.name().to_string(),
         engine: pod.settings().engine,
+        state: PodState::derive(container, AgentSign::of(&seen, trouble.is_none())),
         container: container_word(container),
         engine_error,
         address: client.address().to_string(),

@@ -38,3 +38,21 @@ impl Port {
 }
 
 static COUNTER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+
+/// Asserts that the port is listened on, and on 127.0.0.1 alone.
+#[track_caller]
+pub fn on_loopback_alone(port: u16) {
+    let mut found = 0;
+    for table in ["tcp", "tcp6"] {
+        let text = std::fs::read_to_string(format!("/proc/net/{table}")).unwrap_or_default();
+        for line in text.lines() {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let (Some(local), Some(&"0A")) = (fields.get(1), fields.get(3)) else { continue };
+            if local.ends_with(&format!(":{port:04X}")) {
+                assert_eq!(*local, format!("0100007F:{port:04X}"), "port {port} is open to others");
+                found += 1;
+            }
+        }
+    }
+    assert_eq!(found, 1, "nothing listens on {port}");
+}

@@ -1,8 +1,13 @@
 //! `podlink pod …`: what is done with a pod that `setup` has made.
 
+mod credentials;
 mod doctor;
 mod down;
 mod exec;
+mod list;
+mod logs;
+mod pause;
+mod restart;
 pub(super) mod signal;
 mod status;
 mod up;
@@ -29,6 +34,12 @@ enum PodCommand {
     Exec(exec::ExecArgs),
     WaitReady(wait_ready::WaitReadyArgs),
     Status(status::StatusArgs),
+    List(list::ListArgs),
+    Logs(logs::LogsArgs),
+    Credentials(credentials::CredentialsArgs),
+    Pause(pause::PauseArgs),
+    Resume(pause::ResumeArgs),
+    Restart(restart::RestartArgs),
     Down(down::DownArgs),
     Doctor(doctor::DoctorArgs),
 }
@@ -55,6 +66,12 @@ impl PodArgs {
             PodCommand::Exec(args) => args.json,
             PodCommand::WaitReady(args) => args.json,
             PodCommand::Status(args) => args.json,
+            PodCommand::List(args) => args.json,
+            PodCommand::Logs(_) => false,
+            PodCommand::Credentials(args) => args.json,
+            PodCommand::Pause(args) => args.json,
+            PodCommand::Resume(args) => args.json,
+            PodCommand::Restart(args) => args.json,
             PodCommand::Down(args) => args.json,
             PodCommand::Doctor(args) => args.json,
         }
@@ -68,6 +85,12 @@ pub(super) fn run(args: PodArgs) -> Outcome {
         PodCommand::Exec(args) => exec::run(args, printer),
         PodCommand::WaitReady(args) => wait_ready::run(&args, printer),
         PodCommand::Status(args) => status::run(&args, printer),
+        PodCommand::List(args) => list::run(&args, printer),
+        PodCommand::Logs(args) => logs::run(&args, printer),
+        PodCommand::Credentials(args) => credentials::run(&args, printer),
+        PodCommand::Pause(args) => pause::pause(&args, printer),
+        PodCommand::Resume(args) => pause::resume(&args, printer),
+        PodCommand::Restart(args) => restart::run(&args, printer),
         PodCommand::Down(args) => down::run(&args, printer),
         PodCommand::Doctor(args) => doctor::run(&args, printer),
     }

@@ -1,33 +1,40 @@
-//! Pods in containers: up and down through compose, and what state the container is in.
+//! Pods in containers: what is done with them, through compose and through the engine itself.
 
-use serde::Deserialize;
+use std::{ffi::OsString, time::Duration};
 
 use super::{
-    ContainerState, EngineSettings, Started, Stopped,
+    ContainerState, EngineSettings, Started, Stopped, applied,
     front_end::{engine_program, front_end},
+    listing::{self, Container},
     run::{Finished, Invocation, search_path},
 };
-use crate::{
-    compose::PROJECT_LABEL,
-    host::{
-        EngineKind, Error, ErrorKind, GuestOs, Pod, Result,
-        ports::{Transport, require_free},
-    },
+use crate::host::{
+    Error, ErrorKind, GuestOs, Pod, Result,
+    ports::{Transport, require_free},
 };
 
-/// Brings the pod's container up.
+/// Brings the pod's container up, as its files say now.
 pub(super) async fn up(pod: &Pod, settings: &EngineSettings) -> Result<Started> {
-    if state(pod, settings).await? == ContainerState::Running {
-        return Ok(Started::AlreadyRunning);
+    let found = listing::containers(pod, settings).await?;
+    let digest = applied::digest(pod)?;
+    let changed = found.iter().any(|container| container.config.as_ref().is_some_and(|config| *config != digest));
+    match found.first().map(|container| container.state) {
+        Some(ContainerState::Running) if !changed => return Ok(Started::AlreadyRunning),
+        Some(ContainerState::Paused) if !changed => {
+            resume(pod, settings).await?;
+            return Ok(Started::Resumed);
+        }
+        _ => {}
     }
-    let ports = &pod.settings().ports;
-    require_free("agent", ports.agent, Transport::Tcp)?;
-    require_free("web viewer", ports.web, Transport::Tcp)?;
-    if pod.settings().guest == GuestOs::Windows {
-        require_free("remote desktop", ports.rdp, Transport::TcpAndUdp)?;
+    // before anything is taken down
+    require_ports(pod, &found)?;
+    if changed {
+        take_down(pod, settings).await?;
     }
+    applied::write_label(pod, &digest)?;
     let said = compose(pod, &["up", "-d"], settings, settings.up).await?;
     match state(pod, settings).await? {
+        ContainerState::Running if changed => Ok(Started::Recreated),
         ContainerState::Running => Ok(Started::Now),
         // podman-compose 1.0 ends with 0 whatever became of it
         ContainerState::Absent => {
@@ -36,52 +43,194 @@ pub(super) async fn up(pod: &Pod, settings: &EngineSettings) -> Result<Started> 
                 .with_hint(format!("mend what it names, and run `podlink pod up --pod {}` again", pod.name()));
             Err(without_password(pod, error))
         }
-        other => Err(Error::new(ErrorKind::Engine, format!("the container was made and is {other}"))
-            .with_hint(format!("see why with `{} logs`", pod.settings().engine))),
-    }
-}
-
-/// Takes the pod's container down.
-pub(super) async fn down(pod: &Pod, settings: &EngineSettings) -> Result<Stopped> {
-    if state(pod, settings).await? == ContainerState::Absent {
-        return Ok(Stopped::WasNotRunning);
-    }
-    compose(pod, &["down"], settings, settings.down).await?;
-    match state(pod, settings).await? {
-        ContainerState::Absent | ContainerState::Created | ContainerState::Exited { .. } => Ok(Stopped::Now),
         other => {
-            Err(Error::new(ErrorKind::Engine, format!("compose said that it went well, and the container is {other}")))
+            let detail = format!("the container was made and is {other}{}", said.last_lines());
+            let error = Error::new(ErrorKind::Engine, detail)
+                .with_hint(format!("see why with `podlink pod logs --pod {}`", pod.name()));
+            Err(without_password(pod, error))
         }
     }
 }
 
-/// What state the pod's container is in, asked by the project's label.
-pub(super) async fn state(pod: &Pod, settings: &EngineSettings) -> Result<ContainerState> {
-    let kind = pod.settings().engine;
-    let program = engine_program(kind)?;
-    // docker before 23 does not know the word `json` there; podman's lines have no codes
-    let format = if kind == EngineKind::Docker { "{{json .}}" } else { "json" };
-    let filter = format!("label={PROJECT_LABEL}={}", pod.project());
-    let finished = Invocation::new(&program, ["ps", "-a", "--filter", &filter, "--format", format], settings.quick)
-        .run_to_success()
-        .await?;
-    parse_state(&finished.stdout).ok_or_else(|| {
-        let detail = format!("what `{kind} ps` printed makes no sense{}", finished.last_lines());
-        Error::new(ErrorKind::Engine, detail)
-    })
+/// Takes the pod's container down, and all else of its compose project.
+pub(super) async fn down(pod: &Pod, settings: &EngineSettings) -> Result<Stopped> {
+    let found = listing::whole_project(pod, settings).await?;
+    if found.is_empty() {
+        remove_networks(pod, settings).await?;
+        return Ok(Stopped::WasNotRunning);
+    }
+    take_down(pod, settings).await?;
+    Ok(Stopped::Now)
 }
 
-async fn compose(
+/// Stops the guest in its time and starts it again, made anew where its files have changed.
+pub(super) async fn restart(pod: &Pod, settings: &EngineSettings) -> Result<Started> {
+    let found = listing::containers(pod, settings).await?;
+    stop(pod, &found, settings).await?;
+    match up(pod, settings).await? {
+        Started::Recreated => Ok(Started::Recreated),
+        _ => Ok(Started::Now),
+    }
+}
+
+/// Freezes the container.
+pub(super) async fn pause(pod: &Pod, settings: &EngineSettings) -> Result<()> {
+    let found = listing::containers(pod, settings).await?;
+    let state = found.first().map_or(ContainerState::Absent, |container| container.state);
+    match state {
+        ContainerState::Paused => Ok(()),
+        ContainerState::Running => on_each(pod, "pause", &found, ContainerState::Running, settings).await,
+        other => Err(not_running(pod, other, "paused")),
+    }
+}
+
+/// Thaws it.
+pub(super) async fn resume(pod: &Pod, settings: &EngineSettings) -> Result<()> {
+    let found = listing::containers(pod, settings).await?;
+    let state = found.first().map_or(ContainerState::Absent, |container| container.state);
+    if found.iter().any(|container| container.state == ContainerState::Paused) {
+        return on_each(pod, "unpause", &found, ContainerState::Paused, settings).await;
+    }
+    match state {
+        ContainerState::Running => Ok(()),
+        other => Err(not_running(pod, other, "resumed")),
+    }
+}
+
+/// What state the pod's container is in; of several the one that is most alive.
+pub(super) async fn state(pod: &Pod, settings: &EngineSettings) -> Result<ContainerState> {
+    let found = listing::containers(pod, settings).await?;
+    Ok(found.first().map_or(ContainerState::Absent, |container| container.state))
+}
+
+/// The call that prints the container's log.
+pub(super) async fn logs(pod: &Pod, follow: bool, tail: Option<u32>, settings: &EngineSettings) -> Result<Invocation> {
+    let found = listing::containers(pod, settings).await?;
+    let Some(container) = found.first() else {
+        return Err(Error::new(ErrorKind::NoContainer, format!("the pod {} has no container, so no log", pod.name()))
+            .with_hint(format!("start it with `podlink pod up --pod {}`", pod.name())));
+    };
+    let mut args: Vec<OsString> = vec!["logs".into()];
+    if follow {
+        args.push("-f".into());
+    }
+    if let Some(tail) = tail {
+        args.extend(["--tail".into(), tail.to_string().into()]);
+    }
+    args.push(container.id.clone().into());
+    Ok(Invocation::new(&engine_program(pod.settings().engine)?, args, settings.quick))
+}
+
+fn not_running(pod: &Pod, state: ContainerState, wanted: &str) -> Error {
+    let (kind, what) = match state {
+        ContainerState::Absent => (ErrorKind::NoContainer, "has no container".to_owned()),
+        other => (ErrorKind::Engine, format!("has a container that is {other}")),
+    };
+    Error::new(kind, format!("the pod {} {what}: it cannot be {wanted}", pod.name()))
+        .with_hint(format!("start it with `podlink pod up --pod {}`", pod.name()))
+}
+
+/// Fails where one of the pod's ports is held by anything but the pod itself.
+fn require_ports(pod: &Pod, found: &[Container]) -> Result<()> {
+    let ports = &pod.settings().ports;
+    let mut wanted = vec![
+        ("agent", ports.agent, Transport::Tcp, "--agent-port"),
+        ("web viewer", ports.web, Transport::Tcp, "--web-port"),
+    ];
+    if pod.settings().guest == GuestOs::Windows {
+        wanted.push(("remote desktop", ports.rdp, Transport::TcpAndUdp, "--rdp-port"));
+    }
+    for (label, port, transport, flag) in wanted {
+        if found.iter().any(|container| container.ports.contains(&port)) {
+            continue;
+        }
+        require_free(label, port, transport).map_err(|error| {
+            let setup = format!("`podlink setup --pod {} {flag} …`", pod.name());
+            error.with_hint(format!("end that program, or choose another port with {setup}"))
+        })?;
+    }
+    Ok(())
+}
+
+/// Gives the guest its time to shut down: not every front end heeds `stop_grace_period`.
+async fn stop(pod: &Pod, found: &[Container], settings: &EngineSettings) -> Result<()> {
+    if found.iter().any(|container| container.state == ContainerState::Paused) {
+        // what is frozen hears no signal
+        on_each(pod, "unpause", found, ContainerState::Paused, settings).await?;
+    }
+    let alive = |state| !matches!(state, ContainerState::Exited { .. } | ContainerState::Created);
+    let ids: Vec<&str> =
+        found.iter().filter(|container| alive(container.state)).map(|container| container.id.as_str()).collect();
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let grace = settings.stop_grace.as_secs().to_string();
+    let args = ["stop", "-t", &grace].into_iter().chain(ids);
+    engine(pod, args, settings.stop_grace + settings.stop_margin).await
+}
+
+/// Stops, takes down, and sweeps up what the front end leaves.
+async fn take_down(pod: &Pod, settings: &EngineSettings) -> Result<()> {
+    let found = listing::containers(pod, settings).await?;
+    stop(pod, &found, settings).await?;
+    // where the file is gone, the labels still tell what is the project's
+    let composed = if pod.dir().join(Pod::COMPOSE_FILE).exists() {
+        compose(pod, &["down"], settings, settings.down).await.map(drop)
+    } else {
+        Ok(())
+    };
+    let left = listing::whole_project(pod, settings).await?;
+    if !left.is_empty() {
+        let ids = left.iter().map(|container| container.id.as_str());
+        // the guest itself is stopped; what only an override describes has no say in its time
+        engine(pod, ["rm", "-f"].into_iter().chain(ids), settings.down).await?;
+    }
+    remove_networks(pod, settings).await?;
+    // with nothing left, how compose ended is of no importance
+    let left = listing::whole_project(pod, settings).await?;
+    if left.is_empty() { Ok(()) } else { composed.and(Err(still_there(pod, &left))) }
+}
+
+fn still_there(pod: &Pod, left: &[Container]) -> Error {
+    let states: Vec<String> = left.iter().map(|container| container.state.to_string()).collect();
+    let detail = format!("the pod {} was taken down, and its container is {}", pod.name(), states.join(", "));
+    Error::new(ErrorKind::Engine, detail).with_hint(format!("see what `{} ps -a` shows", pod.settings().engine))
+}
+
+/// Old podman-compose leaves the project's network behind; a network that somebody else has joined stays.
+async fn remove_networks(pod: &Pod, settings: &EngineSettings) -> Result<()> {
+    for name in listing::networks(pod, settings).await? {
+        engine(pod, ["network", "rm", &name], settings.quick).await?;
+    }
+    Ok(())
+}
+
+/// One word of the engine on all containers in a state.
+async fn on_each(
     pod: &Pod,
-    words: &[&str],
+    word: &str,
+    found: &[Container],
+    state: ContainerState,
     settings: &EngineSettings,
-    deadline: std::time::Duration,
-) -> Result<Finished> {
+) -> Result<()> {
+    let ids = found.iter().filter(|container| container.state == state).map(|container| container.id.as_str());
+    engine(pod, [word].into_iter().chain(ids), settings.quick).await
+}
+
+async fn engine<'a>(pod: &Pod, args: impl IntoIterator<Item = &'a str>, deadline: Duration) -> Result<()> {
+    let program = engine_program(pod.settings().engine)?;
+    Invocation::new(&program, args, deadline).run_to_success().await.map(drop)
+}
+
+async fn compose(pod: &Pod, words: &[&str], settings: &EngineSettings, deadline: Duration) -> Result<Finished> {
     let front_end = front_end(pod.settings().engine, settings).await?;
-    let mut args: Vec<std::ffi::OsString> = front_end.first.iter().map(Into::into).collect();
+    let mut args: Vec<OsString> = front_end.first.iter().map(Into::into).collect();
     args.extend(["-p".into(), pod.project().into(), "-f".into(), Pod::COMPOSE_FILE.into()]);
     if pod.dir().join(Pod::OVERRIDE_FILE).exists() {
         args.extend(["-f".into(), Pod::OVERRIDE_FILE.into()]);
+    }
+    if words.first() == Some(&"up") {
+        args.extend(["-f".into(), applied::LABEL_FILE.into()]);
     }
     args.extend(words.iter().map(Into::into));
     let mut invocation = Invocation::new(&front_end.program, args, deadline);
@@ -105,63 +254,5 @@ fn without_password(pod: &Pod, error: Error) -> Error {
     match error.hint() {
         Some(hint) => hidden.with_hint(hint),
         None => hidden,
-    }
-}
-
-/// A container in a list: podman's and docker's names for the same.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Listed {
-    state: String,
-    #[serde(default)]
-    exit_code: Option<i32>,
-    /// Docker: `Exited (137) 3 minutes ago`.
-    #[serde(default)]
-    status: Option<String>,
-}
-
-/// The state in a list; of several containers (an override may add some) the one that is most alive.
-fn parse_state(text: &str) -> Option<ContainerState> {
-    let text = text.trim();
-    let listed: Vec<Listed> = if text.starts_with('[') {
-        serde_json::from_str(text).ok()?
-    } else {
-        text.lines().map(serde_json::from_str).collect::<Result<_, _>>().ok()?
-    };
-    let mut states: Vec<ContainerState> = listed.iter().map(Listed::state).collect();
-    states.sort_by_key(|state| state.liveness());
-    Some(states.first().copied().unwrap_or(ContainerState::Absent))
-}
-
-impl Listed {
-    fn state(&self) -> ContainerState {
-        ContainerState::named(&self.state, self.code())
-    }
-
-    fn code(&self) -> Option<i32> {
-        let in_status = || self.status.as_ref()?.strip_prefix("Exited (")?.split(')').next()?.parse().ok();
-        self.exit_code.or_else(in_status)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn both_engines_lists_are_read() {
-        let cases = [
-            ("", Some(ContainerState::Absent)),
-            ("[]", Some(ContainerState::Absent)),
-            (r#"[{"State":"running","ExitCode":0,"Status":"Up 3 seconds"}]"#, Some(ContainerState::Running)),
-            (r#"[{"State":"exited","ExitCode":137}]"#, Some(ContainerState::Exited { code: Some(137) })),
-            (r#"{"State":"exited","Status":"Exited (3) 2 days ago"}"#, Some(ContainerState::Exited { code: Some(3) })),
-            ("{\"State\":\"exited\"}\n{\"State\":\"paused\"}\n", Some(ContainerState::Paused)),
-            (r#"[{"State":"odd"}]"#, Some(ContainerState::Unknown)),
-            ("no json", None),
-        ];
-        for (text, state) in cases {
-            assert_eq!(parse_state(text), state, "{text}");
-        }
     }
 }

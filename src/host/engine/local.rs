@@ -33,7 +33,7 @@ fn pid_file(pod: &Pod) -> PathBuf {
     pod.dir().join("agent.pid")
 }
 
-fn log_file(pod: &Pod) -> PathBuf {
+pub(super) fn log_file(pod: &Pod) -> PathBuf {
     pod.dir().join("agent.log")
 }
 

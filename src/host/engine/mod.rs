@@ -1,9 +1,12 @@
 //! What runs a pod: podman and docker through a compose front end, or this machine itself.
 
+mod applied;
 mod container;
 mod front_end;
 mod inspect;
+mod listing;
 mod local;
+mod logs;
 mod run;
 mod this_program;
 
@@ -14,10 +17,11 @@ pub(in crate::host) use front_end::{engine_version, front_end_version};
 pub use inspect::{Container, Inside, NetworkMode};
 pub(in crate::host) use inspect::{inspect, look_inside};
 pub(in crate::host) use local::holder as local_agent;
+pub use logs::{LogRequest, LogStream, last_log_lines, logs};
 pub use run::Finished;
 pub use this_program::run_this_program;
 
-use super::{EngineKind, Pod, Result};
+use super::{EngineKind, Error, ErrorKind, Pod, Result};
 
 /// How a pod's container is; for the local engine, its agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +93,11 @@ pub struct EngineSettings {
     pub quick: Duration,
     /// `up`: a first one pulls an image of some hundred MiB.
     pub up: Duration,
-    /// `down`: the guest has two minutes to shut down.
+    /// What the guest gets to shut down before its container is killed.
+    pub stop_grace: Duration,
+    /// What an engine may take beyond that.
+    pub stop_margin: Duration,
+    /// Compose's `down`, of a container that is stopped already.
     pub down: Duration,
     /// A local agent's start.
     pub local_start: Duration,
@@ -104,6 +112,8 @@ impl EngineSettings {
     pub const DEFAULT: Self = Self {
         quick: Duration::from_secs(10),
         up: Duration::from_mins(30),
+        stop_grace: Duration::from_mins(2),
+        stop_margin: Duration::from_secs(30),
         down: Duration::from_mins(4),
         local_start: Duration::from_secs(10),
         local_stop: Duration::from_secs(10),
@@ -118,6 +128,10 @@ pub enum Started {
     Now,
     /// It was running already.
     AlreadyRunning,
+    /// It was paused and runs on.
+    Resumed,
+    /// Its settings had changed: its container was made anew, on the same disk.
+    Recreated,
 }
 
 /// What `down` found.
@@ -162,4 +176,47 @@ pub async fn down(pod: &Pod, settings: &EngineSettings) -> Result<Stopped> {
         EngineKind::Podman | EngineKind::Docker => container::down(pod, settings).await,
         EngineKind::Local => local::down(pod, settings).await,
     }
+}
+
+/// Stops a pod in its time and starts it again; one that did not run is started.
+///
+/// # Errors
+/// As [`up`] and [`down`].
+pub async fn restart(pod: &Pod, settings: &EngineSettings) -> Result<Started> {
+    match pod.settings().engine {
+        EngineKind::Podman | EngineKind::Docker => container::restart(pod, settings).await,
+        EngineKind::Local => {
+            local::down(pod, settings).await?;
+            local::up(pod, settings).await
+        }
+    }
+}
+
+/// Freezes a pod's container, the guest in it too; one that is frozen is a success.
+///
+/// # Errors
+/// When it does not run, the engine fails, or the engine is local.
+pub async fn pause(pod: &Pod, settings: &EngineSettings) -> Result<()> {
+    match pod.settings().engine {
+        EngineKind::Podman | EngineKind::Docker => container::pause(pod, settings).await,
+        EngineKind::Local => Err(no_pause(pod)),
+    }
+}
+
+/// Lets a frozen container run on; one that runs is a success.
+///
+/// # Errors
+/// As [`pause`].
+pub async fn resume(pod: &Pod, settings: &EngineSettings) -> Result<()> {
+    match pod.settings().engine {
+        EngineKind::Podman | EngineKind::Docker => container::resume(pod, settings).await,
+        EngineKind::Local => Err(no_pause(pod)),
+    }
+}
+
+/// A stopped agent would be no paused pod: the programs that it has started have process groups of their own and
+/// would run on, with nobody left to keep their time limits.
+fn no_pause(pod: &Pod) -> Error {
+    let detail = format!("the pod {} is local: without a container there is nothing that can be paused", pod.name());
+    Error::new(ErrorKind::Settings, detail).with_hint(format!("stop it with `podlink pod down --pod {}`", pod.name()))
 }

@@ -66,17 +66,7 @@ impl Invocation {
     /// # Errors
     /// When it cannot be started or does not end in time; how it ended is no error here.
     pub(crate) async fn run(&self) -> Result<Finished> {
-        #[expect(clippy::disallowed_methods, reason = "the host's one place to run programs")]
-        let mut command = tokio::process::Command::new(&self.program);
-        command.args(&self.args).envs(self.env.iter().map(|(key, value)| (key, value)));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.process_group(0).kill_on_drop(true);
-        if let Some(cwd) = &self.cwd {
-            command.current_dir(cwd);
-        }
-        let mut child = command.spawn().map_err(|error| {
-            Error::new(ErrorKind::Engine, format!("could not start `{}`", self.shown())).with_source(error)
-        })?;
+        let mut child = self.spawn()?;
         let mut group = Group(child.id());
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let (out, err) = (child.stdout.take(), child.stderr.take());
@@ -114,6 +104,52 @@ impl Invocation {
                 Err(Error::new(ErrorKind::Engine, detail))
             }
         }
+    }
+
+    /// Runs it to its end, however long that takes, and hands on what it says as it comes; `true` marks stderr.
+    /// Whoever drops the future kills it, and its children in its group.
+    ///
+    /// # Errors
+    /// When it cannot be started, or ends otherwise than with code 0.
+    pub(crate) async fn stream(&self, mut sink: impl FnMut(bool, &[u8])) -> Result<()> {
+        let mut child = self.spawn()?;
+        let mut group = Group(child.id());
+        let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
+        let (mut out_chunk, mut err_chunk) = (vec![0; 16 << 10], vec![0; 16 << 10]);
+        while out.is_some() || err.is_some() {
+            tokio::select! {
+                read = read_some(&mut out, &mut out_chunk), if out.is_some() => match read {
+                    0 => out = None,
+                    count => sink(false, &out_chunk[..count]),
+                },
+                read = read_some(&mut err, &mut err_chunk), if err.is_some() => match read {
+                    0 => err = None,
+                    count => sink(true, &err_chunk[..count]),
+                },
+            }
+        }
+        let status = child.wait().await.map_err(|error| {
+            Error::new(ErrorKind::Engine, format!("could not wait for `{}`", self.shown())).with_source(error)
+        })?;
+        group.0 = None;
+        if status.success() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Engine, format!("`{}` ended with {status}", self.shown())))
+    }
+
+    fn spawn(&self) -> Result<tokio::process::Child> {
+        #[expect(clippy::disallowed_methods, reason = "the host's one place to run programs")]
+        let mut command = tokio::process::Command::new(&self.program);
+        command.args(&self.args).envs(self.env.iter().map(|(key, value)| (key, value)));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.process_group(0).kill_on_drop(true);
+        if let Some(cwd) = &self.cwd {
+            command.current_dir(cwd);
+        }
+        command.spawn().map_err(|error| {
+            Error::new(ErrorKind::Engine, format!("could not start `{}`", self.shown())).with_source(error)
+        })
     }
 
     /// Runs it and takes nothing but exit code 0.
@@ -161,6 +197,13 @@ async fn read_end(from: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>) {
         if kept.len() > 2 * KEPT {
             kept.drain(..kept.len() - KEPT);
         }
+    }
+}
+
+async fn read_some(from: &mut Option<impl AsyncRead + Unpin>, chunk: &mut [u8]) -> usize {
+    match from {
+        Some(from) => from.read(chunk).await.unwrap_or(0),
+        None => 0,
     }
 }
 

@@ -7,6 +7,7 @@ mod apply;
 mod diff;
 mod emit;
 mod lock;
+mod machine_check;
 mod plan;
 mod port_choice;
 mod request;

@@ -7,10 +7,15 @@ use std::{
 
 use zeroize::Zeroizing;
 
-use super::{SetupSettings, diff, request::SetupRequest, resolve};
+use super::{
+    SetupSettings, diff,
+    machine_check::{self, Facts},
+    request::SetupRequest,
+    resolve,
+};
 use crate::{
     compose::{self, ComposePod, HostPorts, Relabel},
-    host::{EngineKind, Error, ErrorKind, GuestOs, Home, Machine, Pod, PodName, PodSettings, Result},
+    host::{EngineKind, Error, ErrorKind, GuestOs, Home, Machine, Pod, PodName, PodSettings, Result, is_new_disk},
     token::{self, Owners, STAGED_NAME, TOKEN_FILE, Token, TokenError},
 };
 
@@ -167,6 +172,13 @@ pub(super) async fn make(
         oem,
     };
     remark(&mut plan, earlier.as_ref(), runs);
+    if let Some(machine) = plan.settings.machine.as_ref().filter(|_| plan.settings.engine != EngineKind::Local) {
+        let facts = Facts::gather(&home.storage_dir(name));
+        let is_new = earlier.as_ref().is_none_or(is_new_disk);
+        // asked of the engine only where the answer matters: it takes a while
+        let runs = runs || (machine_check::lacks_memory(&facts, machine) && resolve::is_up(earlier.as_ref()).await);
+        plan.warnings.extend(machine_check::warnings(&facts, machine, plan.settings.guest, is_new, runs));
+    }
     Ok(plan)
 }
 
@@ -203,8 +215,9 @@ fn remark(plan: &mut Plan, earlier: Option<&Pod>, runs: bool) {
     let touched = plan.files.iter().any(|file| file.change == Change::Changed);
     if earlier.is_some() && touched {
         let when = if runs { "the pod runs; what changed takes" } else { "what changed takes" };
-        plan.notes
-            .push(format!("{when} effect with `podlink pod down --pod {name}` and `podlink pod up --pod {name}`"));
+        // `up` makes a changed container anew; an agent on this machine it leaves running
+        let word = if plan.settings.engine == EngineKind::Local { "restart" } else { "up" };
+        plan.notes.push(format!("{when} effect with `podlink pod {word} --pod {name}`"));
     }
     if plan.settings.engine == EngineKind::Local {
         plan.notes.push("the local engine runs scripts on this machine, as this user".to_owned());
@@ -213,9 +226,6 @@ fn remark(plan: &mut Plan, earlier: Option<&Pod>, runs: bool) {
             "{} holds the token, to be staged for the guest; nothing else is staged",
             plan.oem.display()
         ));
-        if !Path::new("/dev/kvm").exists() {
-            plan.notes.push("this machine has no /dev/kvm: the guest will be very slow".to_owned());
-        }
     }
 }
 

@@ -59,8 +59,13 @@ async fn runs(earlier: Option<&Pod>, request: &SetupRequest, engine: EngineKind)
     let was = pod.settings();
     let names_a_port = request.agent_port.or(request.rdp_port).or(request.web_port).is_some();
     let matters = was.engine == EngineKind::Local || was.engine != engine || names_a_port;
-    // an engine that is gone runs nothing
-    matters && matches!(engine::state(pod).await, Ok(ContainerState::Running | ContainerState::Paused))
+    matters && is_up(earlier).await
+}
+
+/// Whether the pod has its ports and its memory now; an engine that is gone runs nothing.
+pub(super) async fn is_up(pod: Option<&Pod>) -> bool {
+    let Some(pod) = pod else { return false };
+    matches!(engine::state(pod).await, Ok(ContainerState::Running | ContainerState::Paused))
 }
 
 fn guest(request: &SetupRequest, was: Option<&PodSettings>, engine: EngineKind) -> Result<GuestOs> {
