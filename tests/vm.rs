@@ -49,12 +49,21 @@ fn a_guest_takes_calls() {
     drop(vm.podlink("exec", &["--", "sh", "-c", "kill -9 $$"]).run().exits(137));
     drop(vm.podlink("exec", &["--", "no-such-program"]).run().exits(125));
 
+    vm.doctor(0, &["all is well"]);
+
     let client = vm.client();
     bytes_come_back(&client);
     a_call_that_times_out_leaves_nothing(&vm);
     timings(&vm, &client);
     a_pause_loses_and_repeats_nothing(&vm);
 
+    step("doctor of a paused pod");
+    vm.pause();
+    vm.doctor(1, &["the pod is paused", "pod resume"]);
+    vm.resume();
+    vm.wait_ready();
+
+    Vm::no_viewer_was_started();
     step("the viewer's port is published; nobody has opened remote desktop, which the user's own file publishes");
     assert!(fetch(vm.web_port()).contains("no screen"));
     assert_eq!(vm.exec("cat /run/rdp-connections 2>/dev/null | wc -l").exits(0).stdout.trim(), "0");
@@ -164,7 +173,19 @@ fn a_guest_that_dies_comes_back_with_its_disk() {
     vm.up();
     let run = vm.podlink("wait-ready", &["--timeout", "60"]).run().exits(12);
     step(&format!("wait-ready said: {}", run.stderr.trim()));
+    vm.doctor(1, &["token mismatch", "agent_token.txt"]);
     drop(vm.exec("true").exits(125));
+    Vm::no_viewer_was_started();
+
+    step("doctor of a pod that is down, and of one whose port another program has taken meanwhile");
+    vm.down();
+    vm.doctor(1, &["the pod has no container", "pod up"]);
+    let taker = std::net::TcpListener::bind(("127.0.0.1", vm.agent_port())).unwrap();
+    vm.doctor(1, &[&format!("port {} is taken by", vm.agent_port()), &format!("pid {}", std::process::id())]);
+    let run = vm.podlink("up", &[]).run().exits(125);
+    step(&format!("up said after {:.1} s: {}", run.took.as_secs_f64(), run.stderr.trim()));
+    assert!(run.stderr.contains(&vm.agent_port().to_string()), "{}", run.stderr);
+    drop(taker);
 }
 
 /// V: 503 while the installation runs, and the wait for its end.
@@ -177,6 +198,7 @@ fn a_guest_that_installs_is_waited_for() {
     assert!(matches!(&seen, Seen::NotReady(health) if health.waiting_for == ["/run/install.done"]), "{seen:?}");
     let run = vm.exec("cat /run/installed").exits(125);
     step(&format!("exec in the meantime said: {}", run.stderr.trim()));
+    vm.doctor(1, &["not ready yet", "/run/install.done", "wait-ready"]);
 
     let run = vm.podlink("wait-ready", &["--timeout", "60"]).run().exits(0);
     assert!(run.stderr.contains("installing, waits for /run/install.done"), "{}", run.stderr);
@@ -190,6 +212,7 @@ fn a_failed_installation_is_told() {
     let vm = lab.pod("fails").install("echo the disk is full; exit 1").up();
     let run = vm.podlink("wait-ready", &["--timeout", "60"]).run().exits(14);
     assert!(run.stderr.contains("the disk is full"), "{}", run.stderr);
+    vm.doctor(1, &["the guest's installation failed"]);
 }
 
 /// V: two at once, each by another way of the container's networking.
@@ -213,42 +236,57 @@ fn two_pods_stand_side_by_side() {
     drop(pods[1].exec("true").exits(0));
 }
 
-/// A leg that is broken: what is met on the port, in the raw and by the client, and that `wait-ready` waits on.
-fn breaks(vm: &Vm, up: &str, symptom: Symptom, seen: &Seen) {
+/// A leg that is broken: what is met on the port, in the raw and by the client, that `wait-ready` waits on, and that
+/// doctor names it and the way out.
+fn breaks(vm: &Vm, up: &str, symptom: Symptom, seen: &Seen, doctor_says: &[&str]) {
     vm.wait_for_console(up);
     wait_for(&format!("{symptom:?}"), SOON, || vm.symptom() == symptom);
     assert_eq!(&block_on(vm.client().health()).unwrap(), seen);
     let run = vm.podlink("wait-ready", &["--timeout", "2"]).run().exits(10);
     step(&format!("{symptom:?}; wait-ready said: {}", run.stderr.trim()));
     assert_eq!(vm.symptom(), symptom, "it stays so");
+    vm.doctor(1, doctor_says);
+    Vm::no_viewer_was_started();
 }
 
 #[test]
 fn without_user_ports() {
     let Some(lab) = Lab::open() else { return };
     let vm = lab.pod("no-forward").without(Leg::UserPorts).up();
-    breaks(&vm, "agent started", Symptom::Refused, &Seen::Refused);
+    breaks(
+        &vm,
+        "agent started",
+        Symptom::Refused,
+        &Seen::Refused,
+        &["the guest's leg is missing", "USER_PORTS: \"8765\""],
+    );
 }
 
 #[test]
 fn without_a_published_port() {
     let Some(lab) = Lab::open() else { return };
     let vm = lab.pod("unpublished").without(Leg::Published).up();
-    breaks(&vm, "agent started", Symptom::Refused, &Seen::Refused);
+    breaks(
+        &vm,
+        "agent started",
+        Symptom::Refused,
+        &Seen::Refused,
+        &["the host's leg is missing", &format!("127.0.0.1:{}:8765/tcp", vm.agent_port())],
+    );
 }
 
 #[test]
 fn with_an_agent_on_the_guests_loopback() {
     let Some(lab) = Lab::open() else { return };
     let vm = lab.pod("loopback").conf("LISTEN=127.0.0.1:8765").up();
-    breaks(&vm, "agent started", Symptom::Closed, &Seen::Reset);
+    breaks(&vm, "agent started", Symptom::Closed, &Seen::Reset, &["guest's loopback only", "--listen 0.0.0.0:8765"]);
 }
 
 #[test]
 fn without_an_agent() {
     let Some(lab) = Lab::open() else { return };
     let vm = lab.pod("no-agent").conf("AGENT=no").up();
-    breaks(&vm, "without an agent", Symptom::Closed, &Seen::Reset);
+    breaks(&vm, "without an agent", Symptom::Closed, &Seen::Reset, &["guest's loopback only", "--listen 0.0.0.0:8765"]);
 }
 
 #[test]
@@ -256,7 +294,13 @@ fn with_a_firewall_that_drops_in_silence() {
     let Some(lab) = Lab::open() else { return };
     let vm = lab.pod("firewall").conf("FIREWALL=drop").up();
     vm.wait_for_console("the firewall drops");
-    breaks(&vm, "agent started", Symptom::Silent, &Seen::Silent);
+    breaks(
+        &vm,
+        "agent started",
+        Symptom::Silent,
+        &Seen::Silent,
+        &["its firewall drops port 8765", "ufw allow 8765/tcp"],
+    );
 }
 
 fn agent_id(vm: &Vm) -> String {

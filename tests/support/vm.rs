@@ -236,6 +236,23 @@ impl Vm {
         self.begun.elapsed()
     }
 
+    /// `podlink pod doctor`: it ends with this code, and its last line says all of these.
+    #[track_caller]
+    pub fn doctor(&self, code: i32, says: &[&str]) {
+        let run = self.podlink("doctor", &[]).run();
+        let verdict = run.stdout.lines().last().unwrap_or_default();
+        println!("vm: doctor: {verdict}");
+        let all_said = says.iter().all(|word| verdict.contains(word));
+        assert!(run.code == Some(code) && all_said, "{says:?} {:?}\n{}\n{}", run.code, run.stdout, run.stderr);
+    }
+
+    /// Asserts that no command so far has started a viewer of remote desktops.
+    #[track_caller]
+    pub fn no_viewer_was_started() {
+        let ran = std::fs::read_to_string(viewers().join("ran")).unwrap_or_default();
+        assert!(ran.is_empty(), "started: {ran}");
+    }
+
     /// `podlink pod exec SCRIPT`.
     pub fn exec(&self, script: &str) -> Run {
         self.podlink("exec", &[script]).run()
@@ -312,8 +329,29 @@ impl Drop for Vm {
 
 /// `podlink COMMAND --pod POD` with these arguments.
 fn podlink(home: &Path, pod: &str, command: &[&str], args: &[&str]) -> Cli {
-    let cli = Cli::new([command, &["--pod", pod], args].concat()).home(home);
+    let path = std::env::join_paths(
+        std::iter::once(viewers()).chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())),
+    );
+    let cli = Cli::new([command, &["--pod", pod], args].concat()).home(home).env("PATH", path.unwrap());
     podman_env().into_iter().fold(cli, |cli, (key, value)| cli.env(key, value))
+}
+
+/// A folder with programs of remote desktop viewers' names, which only record that somebody ran them.
+fn viewers() -> PathBuf {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = out().join("viewers");
+    std::fs::create_dir_all(&folder).unwrap();
+    for name in ["xfreerdp", "xfreerdp3", "wlfreerdp", "rdesktop", "remmina", "vncviewer", "xdg-open"] {
+        let path = folder.join(name);
+        if !path.exists() {
+            // under another name first: nobody runs half a program
+            let new = folder.join(format!(".{name}.{}", std::process::id()));
+            std::fs::write(&new, "#!/bin/sh\necho \"$0 $*\" >>\"${0%/*}/ran\"\n").unwrap();
+            std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o755)).unwrap();
+            std::fs::rename(&new, &path).unwrap();
+        }
+    }
+    folder
 }
 
 fn load(home: &Path, pod: &str) -> Pod {
