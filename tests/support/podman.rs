@@ -11,7 +11,14 @@ use podlink::host::{Home, PodName};
 
 use super::{Cli, Port};
 
-const IMAGE: &str = "localhost/podlink-test-engine:latest";
+/// The image's name, by what is in it: one that is there already need not be made again.
+fn image() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| {
+        use sha2::Digest as _;
+        format!("localhost/podlink-test-engine:{}", hex::encode(&sha2::Sha256::digest(ENTRY)[..6]))
+    })
+}
 
 /// What runs in the container: says hello, takes its time to stop where it is told to, and notes whoever connects to
 /// the port of remote desktop.
@@ -56,7 +63,7 @@ impl Podman {
                 return None;
             }
         }
-        image();
+        let _ = environment();
         let (home, programs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let tripwire = format!("#!/bin/sh\necho \"$0 $*\" >> {}/opened\n", programs.path().display());
         for name in ["xfreerdp", "xfreerdp3", "wlfreerdp", "sdl-freerdp", "rdesktop", "remmina"] {
@@ -73,7 +80,7 @@ impl Podman {
     pub fn setup(&self, pod: &str, guest: &str) -> Ports {
         let ports = Ports { agent: Port::reserve(), web: Port::reserve(), rdp: Port::reserve() };
         let numbers = [&ports.agent, &ports.web, &ports.rdp].map(|port| port.number().to_string());
-        let args = ["setup", "--pod", pod, "--engine", "podman", "--guest", guest, "--image", IMAGE];
+        let args = ["setup", "--pod", pod, "--engine", "podman", "--guest", guest, "--image", image()];
         let flags = ["--agent-port", &numbers[0], "--web-port", &numbers[1], "--rdp-port", &numbers[2]];
         drop(self.cli(args.into_iter().chain(flags)).run().exits(0));
         ports
@@ -185,7 +192,7 @@ fn environment() -> &'static [(String, String)] {
             .collect();
         let works = |environment: &[(String, String)]| {
             let mut command = Command::new("podman");
-            command.args(["run", "--rm", "--network", "none", "--entrypoint", "/bin/busybox", IMAGE, "true"]);
+            command.args(["run", "--rm", "--network", "none", "--entrypoint", "/bin/busybox", image(), "true"]);
             let output = command.envs(environment.iter().map(|(key, value)| (key, value))).output().unwrap();
             output.status.success().then_some(()).ok_or_else(|| String::from_utf8_lossy(&output.stderr).into_owned())
         };
@@ -203,17 +210,18 @@ fn environment() -> &'static [(String, String)] {
     })
 }
 
-/// Makes the image, once a process: busybox and the script.
-fn image() {
-    let _ = environment();
-}
-
+/// Makes the image, where it is missing: busybox and the script.
 fn build(environment: &[(String, String)]) {
+    let environment = || environment.iter().map(|(key, value)| (key, value));
+    let exists = Command::new("podman").args(["image", "exists", image()]).envs(environment()).status().unwrap();
+    if exists.success() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let archive = archive(folder.path());
     let mut command = Command::new("podman");
-    command.args(["import", "--change", "ENTRYPOINT [\"/entry.sh\"]"]).arg(&archive).arg(IMAGE);
-    let output = command.envs(environment.iter().map(|(key, value)| (key, value))).output().unwrap();
+    command.args(["import", "--change", "ENTRYPOINT [\"/entry.sh\"]"]).arg(&archive).arg(image());
+    let output = command.envs(environment()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
