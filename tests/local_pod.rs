@@ -56,7 +56,8 @@ fn the_whole_main_job() {
     let pid = pod.pid();
     let down = pod.cli(&["pod", "down", "--json"]).run().exits(0);
     assert_eq!((&down.json()["stopped"], &down.json()["killed"]), (&true.into(), &false.into()));
-    assert!(!is_alive(pid));
+    // the lock goes an instant before the process does
+    wait_for("the agent's end", Duration::from_secs(5), || !is_alive(pid));
     let down = pod.cli(&["pod", "down", "--json"]).run().exits(0);
     assert_eq!(down.json()["stopped"], false);
 }
@@ -72,7 +73,10 @@ fn a_killed_agent_is_started_again_and_its_old_number_left_alone() {
     pod.cli(&["pod", "up"]).run().exits(0);
     let pid = pod.pid();
     processes::kill(&[pid]);
-    wait_for("the agent's end", Duration::from_secs(10), || !is_alive(pid));
+    // not by its state: a process with threads looks dead before the last of them lets go of its files
+    let pid_file = std::fs::File::open(pod.dir().join("agent.pid")).unwrap();
+    wait_for("the agent's end", Duration::from_secs(10), || pid_file.try_lock_shared().is_ok());
+    drop(pid_file);
     // the number in the stale file now belongs to a stranger
     let seconds = processes::unique_seconds();
     let mut stranger = std::process::Command::new("sleep").arg(seconds).spawn().unwrap();

@@ -212,7 +212,8 @@ async fn serve(args: ServeArgs, config: Config) -> anyhow::Result<Exit> {
             return Ok(Exit::SUCCESS);
         }
     };
-    let _pid_file = args.pid_file.as_deref().map(PidFile::take).transpose()?;
+    // never let go of: it says that this process lives, and so it goes when the process does
+    std::mem::forget(args.pid_file.as_deref().map(PidFile::take).transpose()?);
 
     let (stop, stopped) = oneshot::channel::<()>();
     let (hurry, hurried) = oneshot::channel::<()>();
