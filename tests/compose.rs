@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::Write as _,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -96,6 +97,52 @@ fn compose_of(user: &str, password: &str, ports: &[String; 3]) -> String {
         .run()
         .exits(0);
     std::fs::read_to_string(top.path().join("home/windows/compose.yaml")).unwrap()
+}
+
+/// A compose front end that can show what it read: its command, where it is here.
+fn front_ends() -> Vec<(&'static str, PathBuf)> {
+    let ours = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("tools/podman-compose/bin/podman-compose");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let docker = std::env::split_paths(&path).map(|folder| folder.join("docker-compose")).find(|file| file.is_file());
+    let mut found = Vec::new();
+    for (name, program) in [("podman-compose", ours.exists().then_some(ours)), ("docker-compose", docker)] {
+        match program {
+            Some(program) => found.push((name, program)),
+            None => eprintln!("skipped: what {name} reads, for it is not here (tests/tools, Debian's packages)"),
+        }
+    }
+    found
+}
+
+#[test]
+fn compose_front_ends_read_what_was_meant() {
+    let front_ends = front_ends();
+    let reserved = [Port::reserve(), Port::reserve(), Port::reserve()];
+    let ports = reserved.each_ref().map(|port| port.number().to_string());
+    for hostile in
+        ["yes", "0123", "1e3", "a: b", "#x", "$HOME", "a$b", "a$$b", "\"", "'", "\\", "{{ x }}", "a\nb", "🦀 é"]
+    {
+        let text = compose_of(hostile, hostile, &ports);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("compose.yaml");
+        std::fs::write(&file, &text).unwrap();
+        for (name, program) in &front_ends {
+            let output = Command::new(program).arg("-f").arg(&file).arg("config").output().unwrap();
+            assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+            let shown = String::from_utf8(output.stdout).unwrap();
+            let shown = &py_yaml(&[shown]).expect("who has compose has PyYAML")[0]["services"]["guest"];
+            let ours: File = serde_yaml::from_str(&text).unwrap();
+            for (key, value) in &ours.services["guest"].environment {
+                let read = shown["environment"][key].as_str().unwrap_or_else(|| panic!("{name}: {key} is no text"));
+                // docker-compose shows a file that could be read again: with `$` doubled
+                let read = if *name == "docker-compose" { interpolated(read) } else { read.to_owned() };
+                assert_eq!(read, interpolated(value), "{name} {key} of {hostile:?}");
+            }
+            let published: Vec<&str> =
+                shown["ports"].as_array().unwrap().iter().map(|port| port.as_str().unwrap()).collect();
+            assert_eq!(published, ours.services["guest"].ports, "{name}");
+        }
+    }
 }
 
 /// The texts as PyYAML reads them, as JSON; `None` where there is none.

@@ -219,9 +219,20 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn every_text_comes_back(user in ".{1,12}", password in any::<String>()) {
-            match render(&sample(&user, &password)) {
-                Ok(text) => prop_assert_eq!(user_and_password(&text), (user, password)),
+        fn every_text_comes_back(user in ".{1,12}", password in any::<String>(), more in prop::array::uniform4(".{1,12}")) {
+            let [image, timezone, network, version] = more;
+            let mut pod = sample(&user, &password);
+            (pod.image, pod.timezone) = (image.clone(), Some(timezone.clone()));
+            (pod.network, pod.version) = (Some(network.clone()), Some(version.clone()));
+            match render(&pod) {
+                Ok(text) => {
+                    prop_assert_eq!(user_and_password(&text), (user, password));
+                    let service = &parse(&text).unwrap().services["guest"];
+                    prop_assert_eq!(service.image.0.replace("$$", "$"), image);
+                    for (key, meant) in [("TZ", timezone), ("NETWORK", network), ("VERSION", version)] {
+                        prop_assert_eq!(service.environment[key].0.replace("$$", "$"), meant);
+                    }
+                }
                 Err(error) => prop_assert!(matches!(error, ComposeError::Unprintable { .. }), "{:?}", error),
             }
         }
