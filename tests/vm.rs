@@ -63,7 +63,7 @@ fn a_guest_takes_calls() {
     vm.resume();
     vm.wait_ready();
 
-    Vm::no_viewer_was_started();
+    vm.nobody_opened_a_desktop();
     step("the viewer's port is published; nobody has opened remote desktop, which the user's own file publishes");
     assert!(fetch(vm.web_port()).contains("no screen"));
     assert_eq!(vm.exec("cat /run/rdp-connections 2>/dev/null | wc -l").exits(0).stdout.trim(), "0");
@@ -175,7 +175,7 @@ fn a_guest_that_dies_comes_back_with_its_disk() {
     step(&format!("wait-ready said: {}", run.stderr.trim()));
     vm.doctor(1, &["token mismatch", "agent_token.txt"]);
     drop(vm.exec("true").exits(125));
-    Vm::no_viewer_was_started();
+    vm.nobody_opened_a_desktop();
 
     step("doctor of a pod that is down, and of one whose port another program has taken meanwhile");
     vm.down();
@@ -199,10 +199,13 @@ fn a_guest_that_installs_is_waited_for() {
     let run = vm.exec("cat /run/installed").exits(125);
     step(&format!("exec in the meantime said: {}", run.stderr.trim()));
     vm.doctor(1, &["not ready yet", "/run/install.done", "wait-ready"]);
+    drop(vm.podlink("status", &[]).run().exits(0));
 
     let run = vm.podlink("wait-ready", &["--timeout", "60"]).run().exits(0);
     assert!(run.stderr.contains("installing, waits for /run/install.done"), "{}", run.stderr);
     assert_eq!(vm.exec("cat /run/installed").exits(0).stdout, "all is laid out\n");
+    drop(vm.podlink("status", &[]).run().exits(0));
+    vm.nobody_opened_a_desktop();
 }
 
 /// V: an installation that gives up ends the wait, with its own reason.
@@ -246,7 +249,7 @@ fn breaks(vm: &Vm, up: &str, symptom: Symptom, seen: &Seen, doctor_says: &[&str]
     step(&format!("{symptom:?}; wait-ready said: {}", run.stderr.trim()));
     assert_eq!(vm.symptom(), symptom, "it stays so");
     vm.doctor(1, doctor_says);
-    Vm::no_viewer_was_started();
+    vm.nobody_opened_a_desktop();
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::{
     fs::File,
     io::{Read as _, Write as _},
-    net::{SocketAddr, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
@@ -152,7 +152,13 @@ impl Spec<'_> {
         // before the engine is told anything: who finds the file unlocked cleans up after us
         let record = File::create(out().join("pods").join(&project)).unwrap();
         record.lock().unwrap();
-        let vm = Vm { home, pod, project, ports, begun: Instant::now(), _record: record };
+        // where the guest's remote desktop is not published, we listen on its port ourselves: nobody may come
+        let rdp_listener = (!self.publishes_rdp).then(|| {
+            let listener = TcpListener::bind(("127.0.0.1", ports[1].number())).unwrap();
+            listener.set_nonblocking(true).unwrap();
+            listener
+        });
+        let vm = Vm { home, pod, project, ports, begun: Instant::now(), rdp_listener, _record: record };
         vm.up();
         vm
     }
@@ -179,6 +185,7 @@ pub struct Vm {
     project: String,
     ports: [Port; 3],
     begun: Instant,
+    rdp_listener: Option<TcpListener>,
     _record: File,
 }
 
@@ -246,9 +253,13 @@ impl Vm {
         assert!(run.code == Some(code) && all_said, "{says:?} {:?}\n{}\n{}", run.code, run.stdout, run.stderr);
     }
 
-    /// Asserts that no command so far has started a viewer of remote desktops.
+    /// Asserts that no command so far has started a viewer of remote desktops, or connected to their port.
     #[track_caller]
-    pub fn no_viewer_was_started() {
+    pub fn nobody_opened_a_desktop(&self) {
+        if let Some(listener) = &self.rdp_listener {
+            let met = listener.accept().map(|(_, peer)| peer);
+            assert!(met.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "somebody connected");
+        }
         let ran = std::fs::read_to_string(viewers().join("ran")).unwrap_or_default();
         assert!(ran.is_empty(), "started: {ran}");
     }
