@@ -49,6 +49,9 @@ enum Command {
 /// Parses the command line, runs the command, reports its failure, and returns the exit code.
 pub fn main() -> std::process::ExitCode {
     let cli = Cli::parse();
+    if !matches!(cli.command, Command::Agent(_)) {
+        output::show_warnings();
+    }
     let (json, outcome) = match cli.command {
         Command::Setup(args) => (args.json, setup::run(args)),
         Command::Pod(args) => (args.is_json(), pod::run(args)),

@@ -68,6 +68,17 @@ impl Printer {
     }
 }
 
+/// From now on what the library warns of goes to stderr, a line each; `PODLINK_LOG` asks for more.
+///
+/// For commands of the host: the agent has a log of its own.
+pub(super) fn show_warnings() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("PODLINK_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("podlink=warn"));
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
+    // fails only where there is one already, which is as good
+    drop(subscriber.without_time().with_ansi(io::stderr().is_terminal()).try_init());
+}
+
 /// Text that came from a guest or another program, made safe for a terminal: no control characters.
 pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()

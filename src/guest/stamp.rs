@@ -13,6 +13,9 @@ use tracing::Instrument as _;
 use super::{connection::Peer, request_id::RequestId, state::AppState};
 use crate::protocol::{HEADER_PROTOCOL, HEADER_REQUEST_ID, PATH_HEALTH, PROTOCOL_VERSION};
 
+/// Hex digits of a token.
+const TOKEN_DIGITS: usize = 64;
+
 /// Most characters of a path that go into the log.
 const MAX_LOGGED_PATH: usize = 200;
 
@@ -59,7 +62,7 @@ impl Line {
             id: id.id.clone(),
             peer: request.extensions().get::<Peer>().map(|peer| peer.address.to_string()).unwrap_or_default(),
             method: request.method().clone(),
-            path: request.uri().path().chars().take(MAX_LOGGED_PATH).collect(),
+            path: loggable(request.uri().path()),
             begun: Instant::now(),
             answered: false,
         }
@@ -80,6 +83,16 @@ impl Line {
             tracing::info!(id, peer, %method, path, status, ms, "request");
         }
     }
+}
+
+/// A path as it may stand in the log: of bounded length, and without what could be a token that was put there by mistake.
+fn loggable(path: &str) -> String {
+    let mut run = 0;
+    let holds_digits = path.bytes().any(|byte| {
+        run = if byte.is_ascii_hexdigit() { run + 1 } else { 0 };
+        run >= TOKEN_DIGITS
+    });
+    if holds_digits { "(as long as a token)".to_owned() } else { path.chars().take(MAX_LOGGED_PATH).collect() }
 }
 
 impl Drop for Line {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Error, ErrorKind, Home, PodName, Result};
 use crate::{
     compose::Secret,
-    token::{self, Owners, Token},
+    token::{self, Owners, Token, TokenError},
 };
 
 /// What runs the pod.
@@ -216,7 +216,16 @@ impl Pod {
     /// # Errors
     /// When the file is missing, foreign or malformed.
     pub fn token(&self) -> Result<Token> {
-        Ok(token::load(&self.dir.join(token::TOKEN_FILE), Owners::Us)?)
+        token::load(&self.dir.join(token::TOKEN_FILE), Owners::Us).map_err(|error| {
+            let name = &self.name;
+            let hint = match &error {
+                TokenError::Io(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    format!("`podlink setup --pod {name}` restores it from the copy that was staged for the guest")
+                }
+                _ => format!("put it right, or remove it and run `podlink setup --pod {name}`"),
+            };
+            Error::from(error).with_hint(hint)
+        })
     }
 
     /// Where its agent answers.

@@ -64,7 +64,7 @@ impl Agent {
         command.args(["agent", "serve", "--listen", &format!("127.0.0.1:{}", port.number()), "--token-file"]);
         command.arg(&agent_token).arg("--log-file").arg(folder.path().join("log")).args(flags);
         command.env("PODLINK_LOG", "trace,hyper=trace").envs(env.iter().copied());
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let agent = Self { pid: child.id(), child: Mutex::new(child), folder, token, port };
         wait_for("the agent to answer", Duration::from_secs(20), || {
             assert!(agent.lives(), "the agent ended: {}", agent.log());

@@ -34,7 +34,7 @@ pub(super) struct ServeArgs {
 
     /// File with the token; waited for while it is missing
     ///
-    /// Where it is not given: /`etc/podlink/agent_token.txt` for root, else `podlink/agent_token.txt` in the user's
+    /// Where it is not given: `/etc/podlink/agent_token.txt` for root, else `podlink/agent_token.txt` in the user's
     /// configuration folder.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,

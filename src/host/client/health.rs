@@ -213,7 +213,7 @@ impl Place {
                 ErrorKind::ForeignProgram,
                 format!("another program answers on {address}: {what}; the token was not sent"),
             )
-            .with_hint(format!("free port {}, or give the pod another with `podlink setup{pod} --agent-port`", address.port())),
+            .with_hint(format!("free port {}, or give the pod another with `podlink setup{pod} --agent-port PORT`", address.port())),
             Seen::TokenMismatch(_) => self.token_mismatch(),
             Seen::NotReady(health) | Seen::Ready(health) => self.not_ready(health.stage, &health.waiting_for),
         }

@@ -125,7 +125,7 @@ fn foreign(evidence: &Evidence, what: &str) -> Advice {
     let fix = if evidence.may_run() {
         format!("end the program that holds port 8765 in the guest, or what stands on port {port} of this host")
     } else {
-        format!("end it, or give the pod another port with {}", words::setup(evidence, " --agent-port …"))
+        format!("end it, or give the pod another port with {}", words::setup(evidence, " --agent-port PORT"))
     };
     Advice::new(format!("on port {port} another program answers ({what})"), fix)
 }

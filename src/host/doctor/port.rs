@@ -195,7 +195,7 @@ pub(super) fn taken(evidence: &Evidence, owner: &Owner) -> Advice {
     let port = evidence.pod.port;
     Advice::new(
         format!("the agent's port {port} is taken by {owner}"),
-        format!("end that program, or give the pod another port with {}", words::setup(evidence, " --agent-port …")),
+        format!("end that program, or give the pod another port with {}", words::setup(evidence, " --agent-port PORT")),
     )
 }
 

@@ -67,7 +67,7 @@ pub(super) async fn up(pod: &Pod, settings: &EngineSettings) -> Result<Started> 
     }
     let client = AgentClient::for_pod(pod, ClientSettings::DEFAULT)?;
     require_free("agent", pod.settings().ports.agent, Transport::Tcp).map_err(|error| {
-        error.with_hint(format!("end that program, or run `podlink setup --pod {} --agent-port …`", pod.name()))
+        error.with_hint(format!("end that program, or run `podlink setup --pod {} --agent-port PORT`", pod.name()))
     })?;
     let deadline = Instant::now() + settings.local_start;
     let mut starts = 1;
@@ -186,7 +186,13 @@ fn start(pod: &Pod) -> Result<std::process::Child> {
     let mut command = std::process::Command::new(this_program::path()?);
     command.args(["agent", "serve", "--listen", &pod.address().to_string()]);
     command.arg("--token-file").arg(pod.dir().join(Pod::OEM_DIR).join(STAGED_NAME));
-    command.arg("--pid-file").arg(pid_file(pod)).arg("--log-file").arg(log_file(pod));
+    command
+        .arg("--runs-dir")
+        .arg(pod.dir().join("runs"))
+        .arg("--pid-file")
+        .arg(pid_file(pod))
+        .arg("--log-file")
+        .arg(log_file(pod));
     command.current_dir(dirs::home_dir().filter(|home| home.is_dir()).unwrap_or_else(|| "/".into()));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     // a group of its own: Ctrl-C and the end of the terminal are not meant for it

@@ -18,15 +18,17 @@ pub fn default_token_file() -> Option<PathBuf> {
 /// The folder for the files of runs where none is named: the same for all agents of this account, so that each finds
 /// what a killed one left.
 ///
-/// In memory where the system has such a place; else in the temporary folder, under a name of this account's.
+/// In memory where the system has such a place; else in the temporary folder, under a name of this account's. One
+/// folder and not two: whose it is and who may look into it is checked of the last one, and in a temporary folder
+/// anybody could have made the one before.
 pub fn default_runs_dir() -> PathBuf {
     let user = rustix::process::geteuid();
     if user.is_root() && Path::new("/run").is_dir() {
-        return "/run/podlink/runs".into();
+        return "/run/podlink-runs".into();
     }
     match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from) {
-        Some(folder) if folder.is_absolute() && folder.is_dir() => folder.join("podlink/runs"),
-        _ => std::env::temp_dir().join(format!("podlink-{}/runs", user.as_raw())),
+        Some(folder) if folder.is_absolute() && folder.is_dir() => folder.join("podlink-runs"),
+        _ => std::env::temp_dir().join(format!("podlink-runs-{}", user.as_raw())),
     }
 }
 
