@@ -154,7 +154,8 @@ fn what_it_cannot_do_it_says() {
     let home = Home::new();
     for other in ["--json", "--dry-run"] {
         let run = home.podlink(&["setup", "--emit", "quadlet", other]).exits(2);
-        assert!(run.stderr.contains("cannot be used with"), "{}", run.stderr);
+        let said = if other == "--json" { &run.stdout } else { &run.stderr };
+        assert!(said.contains("cannot be used with"), "{said}");
     }
     let run = home.podlink(&["setup", "--emit", "helm"]).exits(2);
     assert!(run.stderr.contains("kubernetes"), "{}", run.stderr);

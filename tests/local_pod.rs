@@ -30,7 +30,13 @@ impl LocalPod {
     }
 
     fn pid(&self) -> u32 {
-        std::fs::read_to_string(self.dir().join("agent.pid")).unwrap().trim().parse().unwrap()
+        std::fs::read_to_string(self.dir().join("agent.pid"))
+            .unwrap()
+            .split_whitespace()
+            .next()
+            .unwrap()
+            .parse()
+            .unwrap()
     }
 }
 
@@ -165,12 +171,13 @@ fn an_interrupted_demo_leaves_nothing() {
         assert!(std::io::BufRead::read_line(&mut reader, &mut line).unwrap() > 0, "it ended early");
     }
     let folder = std::fs::read_dir(temp.path()).unwrap().next().unwrap().unwrap().path();
-    let pid = std::fs::read_to_string(folder.join("demo/agent.pid")).unwrap().trim().parse().unwrap();
+    let text = std::fs::read_to_string(folder.join("demo/agent.pid")).unwrap();
+    let pid = text.split_whitespace().next().unwrap().parse().unwrap();
     let id = rustix::process::Pid::from_raw(i32::try_from(demo.id()).unwrap()).unwrap();
     rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
     std::io::copy(&mut reader, &mut std::io::sink()).unwrap();
     assert_eq!(demo.wait().unwrap().code(), Some(130));
-    assert!(!is_alive(pid), "its agent is gone");
+    wait_for("its agent to be gone", Duration::from_secs(5), || !is_alive(pid));
     assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0, "the folder is gone");
 }
 
@@ -283,4 +290,64 @@ fn up_and_down_go_through_compose_with_project_and_files() {
     assert!(up.contains("/home/windows compose -p podlink-windows-"), "{up}");
     assert!(up.contains("-f compose.yaml -f compose.override.yaml"), "{up}");
     assert!(calls.contains("--filter label=io.podlink.project=podlink-windows-"), "{calls}");
+}
+
+#[test]
+fn a_lock_held_by_something_else_kills_no_stranger() {
+    let pod = LocalPod::set_up();
+    let seconds = processes::unique_seconds();
+    let mut stranger = std::process::Command::new("sleep").arg(seconds).spawn().unwrap();
+    // what an agent before left, while a new one has taken the lock and not written yet
+    let path = pod.dir().join("agent.pid");
+    std::fs::write(&path, format!("{} 1\n", stranger.id())).unwrap();
+    let file = std::fs::File::open(&path).unwrap();
+    file.lock().unwrap();
+    let mut down = pod.cli(&["pod", "down"]).command().stderr(std::process::Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(
+        stranger.try_wait().unwrap().is_none() && down.try_wait().unwrap().is_none(),
+        "it waits for the agent's word"
+    );
+    drop(file);
+    assert!(down.wait().unwrap().success());
+    assert!(stranger.try_wait().unwrap().is_none(), "the stranger lives");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+}
+
+#[test]
+fn an_interrupted_up_leaves_no_agent() {
+    for pause_ms in [2, 5, 8, 12, 16, 25] {
+        let pod = LocalPod::set_up();
+        let mut up = pod.cli(&["pod", "up"]).command().stderr(std::process::Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(pause_ms));
+        let pid = rustix::process::Pid::from_raw(up.id().cast_signed()).unwrap();
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+        let was_up = up.wait().unwrap().success();
+        let down = pod.cli(&["pod", "down", "--json"]).run().exits(0);
+        assert!(was_up || down.json()["stopped"] == false, "{pause_ms} ms: {}", down.stdout);
+        let port = pod.port.number();
+        assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "{pause_ms} ms: something serves");
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_is_a_failure() {
+    let pod = LocalPod::set_up();
+    pod.cli(&["pod", "up"]).run().exits(0);
+    for args in [&["pod", "exec", "echo hi"][..], &["pod", "exec", "--json", "true"], &["pod", "status"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = pod.cli(args).command().stdout(full).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let output = output.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(125), "{args:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("could not be written"), "{args:?}");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_json_too() {
+    for args in [&["pod", "exec", "--json", "--nope"][..], &["pod", "status", "--json", "--pod", "../x"]] {
+        let run = Cli::new(args).run().exits(2);
+        assert_eq!((&run.json()["error"], &run.json()["exit_code"]), (&"usage".into(), &2.into()), "{args:?}");
+    }
 }

@@ -48,7 +48,15 @@ enum Command {
 
 /// Parses the command line, runs the command, reports its failure, and returns the exit code.
 pub fn main() -> std::process::ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() && std::env::args_os().any(|arg| arg == "--json") => {
+            // all of clap's text: its lines say what, where and how it would be right
+            let text = error.render().to_string();
+            return Failure::usage(text.trim().trim_start_matches("error: ")).report(Printer::new(true)).into();
+        }
+        Err(error) => error.exit(),
+    };
     if !matches!(cli.command, Command::Agent(_)) {
         output::show_warnings();
     }

@@ -4,6 +4,8 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use serde::Serialize;
 
+use super::exit::Exit;
+
 /// Where and how a command prints.
 ///
 /// Its methods take `self` although most need nothing of it: whoever prints has been handed the right to.
@@ -56,7 +58,8 @@ impl Printer {
 
     /// A line for the person in front, on stderr.
     pub(super) fn note(self, text: &str) {
-        end_if_nobody_reads(writeln!(io::stderr().lock(), "{text}"));
+        // a command is no failure because nobody can read what it says beside
+        drop(writeln!(io::stderr().lock(), "{text}"));
     }
 
     /// The line that says why the command failed.
@@ -106,25 +109,15 @@ pub(super) fn plain(line: &str) -> String {
     }
 }
 
-/// A reader that went away (`podlink … | head`) is no failure and nothing to report.
+/// A reader that went away (`podlink … | head`) is no failure and nothing to report; any other reason why data could
+/// not be written is, whatever the command has done: its caller has not got the answer.
 fn end_if_nobody_reads(written: io::Result<()>) {
-    if let Err(error) = written
-        && error.kind() == io::ErrorKind::BrokenPipe
-    {
+    let Err(error) = written else { return };
+    if error.kind() == io::ErrorKind::BrokenPipe {
         #[expect(clippy::exit, reason = "128 + SIGPIPE, what a program without a handler would end with")]
         std::process::exit(141);
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn colours_and_controls_go() {
-        assert_eq!(plain("\u{1b}[1;34m❯ Booting\u{1b}[0m  "), "❯ Booting");
-        assert_eq!(plain("a\u{1b}]0;title\u{7}b"), "a\u{fffd}]0;title\u{fffd}b");
-        assert_eq!(plain("\u{1b}[1"), "");
-        assert_eq!(plain(&"é".repeat(500)).chars().count(), 161);
-    }
+    drop(writeln!(io::stderr().lock(), "podlink: the output could not be written: {error}"));
+    #[expect(clippy::exit, reason = "no later success may hide it")]
+    std::process::exit(i32::from(Exit::FAILED.0));
 }

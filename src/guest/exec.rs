@@ -2,7 +2,7 @@
 
 use axum::{
     Extension,
-    extract::{Path, State},
+    extract::{Path, State, rejection::PathRejection},
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
@@ -34,7 +34,11 @@ pub(super) async fn run(
 }
 
 /// `DELETE /exec/{request-id}`: 204 once the call has ended.
-pub(super) async fn cancel(State(state): State<AppState>, Path(id): Path<String>) -> Result<Response, GuestError> {
+pub(super) async fn cancel(
+    State(state): State<AppState>,
+    id: Result<Path<String>, PathRejection>,
+) -> Result<Response, GuestError> {
+    let Path(id) = id.map_err(|error| GuestError::new(ErrorCode::BadRequest, error.body_text()))?;
     if state.calls().cancel(&id).await {
         Ok(StatusCode::NO_CONTENT.into_response())
     } else {

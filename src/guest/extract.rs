@@ -88,5 +88,9 @@ fn too_slow(limit: Duration) -> GuestError {
 /// # Errors
 /// `bad_request`.
 pub(super) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, GuestError> {
+    // the reader of structures would take a list of their fields as well
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(GuestError::new(ErrorCode::BadRequest, "the body: expected a JSON object"));
+    }
     serde_json::from_slice(body).map_err(|error| GuestError::new(ErrorCode::BadRequest, format!("the body: {error}")))
 }

@@ -1,6 +1,8 @@
 //! The agent's pid, in a file that it holds locked for as long as it lives.
 //!
-//! Whoever wants to know whether the agent lives tries the lock: a pid alone may long belong to another process.
+//! Whoever wants to know whether the agent lives tries the lock: a pid alone may long belong to another process. Behind
+//! the pid stands when the process started (clock ticks since boot, as Linux counts), so that the number of an agent
+//! before, which stands there until the new one has written its own, is not taken for this one's.
 
 use std::{
     fs::{File, TryLockError},
@@ -37,6 +39,12 @@ pub enum PidFileError {
 /// Whoever asks whether an agent lives holds the lock for a moment; another agent holds it for longer.
 const GLANCE: Duration = Duration::from_millis(500);
 
+/// `<pid> <start>`, or the pid alone where the system does not tell.
+fn identity() -> String {
+    let pid = std::process::id();
+    super::sys::start_time(pid).map_or_else(|| pid.to_string(), |started| format!("{pid} {started}"))
+}
+
 impl PidFile {
     /// Locks the file, made where it is missing, and writes this process' pid into it.
     ///
@@ -57,7 +65,7 @@ impl PidFile {
             }
         }
         file.set_len(0).map_err(failed)?;
-        writeln!(file, "{}", std::process::id()).map_err(failed)?;
+        writeln!(file, "{}", identity()).map_err(failed)?;
         Ok(Self { _locked: file })
     }
 }
@@ -72,7 +80,7 @@ mod tests {
         let path = top.path().join("pid");
         fs_err::write(&path, "999999999999 from a crash").unwrap();
         let held = PidFile::take(&path).unwrap();
-        assert_eq!(fs_err::read_to_string(&path).unwrap(), format!("{}\n", std::process::id()));
+        assert!(fs_err::read_to_string(&path).unwrap().starts_with(&format!("{} ", std::process::id())));
         assert!(matches!(PidFile::take(&path), Err(PidFileError::Held { .. })));
         drop(held);
         PidFile::take(&path).unwrap();

@@ -7,6 +7,7 @@ mod error;
 mod home;
 mod installation;
 mod list;
+mod lock;
 mod pod;
 pub mod ports;
 mod readiness;

@@ -1,6 +1,6 @@
 //! One pod: its name, its folder, and its settings in `pod.yaml`.
 
-use std::path::PathBuf;
+use std::{io::Read as _, os::unix::fs::OpenOptionsExt as _, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -150,6 +150,20 @@ impl GuestOs {
     }
 }
 
+/// Reads `pod.yaml`; a link or a pipe in its place is refused, and nothing is changed about it.
+fn read_settings(path: &std::path::Path) -> std::io::Result<String> {
+    /// None of ours comes near it.
+    const MAX: u64 = 1 << 20;
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    let mut text = String::new();
+    file.take(MAX).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 impl Pod {
     /// The settings' file name in the pod's folder.
     pub const SETTINGS_FILE: &str = "pod.yaml";
@@ -169,14 +183,15 @@ impl Pod {
     pub fn load(home: &Home, name: &PodName) -> Result<Self> {
         let dir = home.pod_dir(name);
         let path = dir.join(Self::SETTINGS_FILE);
-        let text = match fs_err::read_to_string(&path) {
+        let text = match read_settings(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 return Err(Error::new(ErrorKind::NoPod, format!("there is no pod named {name}"))
                     .with_hint(format!("make it with `podlink setup --pod {name}`")));
             }
             Err(error) => {
-                return Err(Error::new(ErrorKind::File, "could not read the pod's settings").with_source(error));
+                let detail = format!("could not read the pod's settings, {}", path.display());
+                return Err(Error::new(ErrorKind::File, detail).with_source(error));
             }
         };
         let settings = PodSettings::parse(&text).map_err(|reason| {

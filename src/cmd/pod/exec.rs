@@ -214,7 +214,6 @@ fn deliver(outcome: &ExecOutcome, printer: Printer) -> Exit {
     }
     if result.timed_out {
         printer.error("the program timed out and was killed");
-        return Exit::REMOTE_TIMED_OUT;
     }
     if result.truncated {
         printer.error(&format!(
@@ -224,6 +223,9 @@ fn deliver(outcome: &ExecOutcome, printer: Printer) -> Exit {
     }
     if !result.survivors.is_empty() {
         printer.error(&format!("processes of the call are still alive in the guest: {:?}", result.survivors));
+    }
+    if result.timed_out {
+        return Exit::REMOTE_TIMED_OUT;
     }
     if Exit::is_shortened(result.rc) {
         printer.error(&format!("the program's exit code was {}", result.rc));

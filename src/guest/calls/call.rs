@@ -18,6 +18,8 @@ pub(super) struct Call {
     kill: watch::Sender<Option<Kill>>,
     finished: watch::Sender<Option<Finished>>,
     callers: AtomicUsize,
+    /// How many have ever joined: a timer that was set for one who left is void once somebody else has come.
+    joined: AtomicUsize,
     /// How long it lives without a caller.
     orphan_grace: Duration,
 }
@@ -26,7 +28,7 @@ impl Call {
     /// One without callers.
     pub(super) fn new(orphan_grace: Duration) -> Arc<Self> {
         let (kill, finished) = (watch::Sender::new(None), watch::Sender::new(None));
-        Arc::new(Self { kill, finished, callers: AtomicUsize::new(0), orphan_grace })
+        Arc::new(Self { kill, finished, callers: AtomicUsize::new(0), joined: AtomicUsize::new(0), orphan_grace })
     }
 
     /// Wishes to end it, for the task that runs it.
@@ -63,6 +65,7 @@ impl Caller {
     /// One more who waits.
     pub(super) fn of(call: &Arc<Call>) -> Self {
         call.callers.fetch_add(1, Ordering::SeqCst);
+        call.joined.fetch_add(1, Ordering::SeqCst);
         Self(Arc::clone(call))
     }
 }
@@ -77,13 +80,14 @@ impl Drop for Caller {
             call.kill(Kill::CallerGone);
             return;
         }
+        let joined = call.joined.load(Ordering::SeqCst);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             let mut finished = call.finished.subscribe();
             tokio::select! {
                 _ = finished.wait_for(Option::is_some) => {}
                 () = tokio::time::sleep(call.orphan_grace) => {
-                    if call.callers.load(Ordering::SeqCst) == 0 {
+                    if call.callers.load(Ordering::SeqCst) == 0 && call.joined.load(Ordering::SeqCst) == joined {
                         call.kill(Kill::CallerGone);
                     }
                 }

@@ -6,7 +6,7 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::Write as _,
+    io::{ErrorKind, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -14,6 +14,12 @@ use anyhow::Context as _;
 
 use super::super::sys::{TreeHome, create_private, create_private_dir};
 use crate::token::ensure_private_dir;
+
+/// How often the folder is made: a sweeper that takes it away does so once, for the next time it finds it locked.
+const OPENS: usize = 20;
+
+/// A run's folder under this name belongs to a run that has ended, and could not be removed.
+const ENDED: &str = "ended-";
 
 /// This agent's folder of runs.
 #[derive(Debug)]
@@ -30,10 +36,22 @@ impl Runs {
     pub(crate) fn open(top: &Path, agent_id: &str) -> anyhow::Result<Self> {
         ensure_private_dir(top).context("the folder for the files of runs cannot be used")?;
         let folder = top.join(agent_id);
-        ensure_private_dir(&folder)?;
-        let alive = create_private(&folder.join("lock"))?;
-        alive.try_lock().context("the folder for the files of runs is another agent's")?;
-        Ok(Self { folder, _alive: alive })
+        for _ in 0..OPENS {
+            ensure_private_dir(&folder)?;
+            let lock = folder.join("lock");
+            let alive = match create_private(&lock) {
+                Ok(alive) => alive,
+                // swept between the two steps, or the lock of a try before this
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists) => continue,
+                Err(error) => return Err(error).context("the folder for the files of runs cannot be used"),
+            };
+            // a sweeper may have taken it for a dead agent's in the instant before it is locked
+            alive.lock()?;
+            if lock.exists() {
+                return Ok(Self { folder, _alive: alive });
+            }
+        }
+        anyhow::bail!("the folder for the files of runs is removed by others again and again");
     }
 
     /// Removes what agents that were killed left below `top`, and ends the runs that they had not ended.
@@ -44,7 +62,7 @@ impl Runs {
             if lock.try_lock().is_err() {
                 continue; // its agent lives
             }
-            for process_id in names(&folder).into_iter().filter(|name| name != "lock") {
+            for process_id in names(&folder).into_iter().filter(|name| name != "lock" && !name.starts_with(ENDED)) {
                 let tree = trees.find(&process_id);
                 let survivors = tree.end(std::time::Duration::ZERO).await;
                 tree.release();
@@ -59,7 +77,14 @@ impl Runs {
     /// The folder of one run.
     pub(super) fn folder_of(&self, process_id: &str) -> std::io::Result<RunFolder> {
         let path = self.folder.join(process_id);
-        create_private_dir(&path)?;
+        match create_private_dir(&path) {
+            // a script has removed it all
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                ensure_private_dir(&self.folder).map_err(std::io::Error::other)?;
+                create_private_dir(&path)?;
+            }
+            made => made?,
+        }
         Ok(RunFolder { path })
     }
 }
@@ -93,7 +118,13 @@ impl RunFolder {
 
 impl Drop for RunFolder {
     fn drop(&mut self) {
-        if let Err(error) = fs_err::remove_dir_all(&self.path) {
+        // first the name, which no script can keep from changing: what is left under the old one counts as running
+        let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let ended = self.path.with_file_name(format!("{ENDED}{name}"));
+        let removed = std::fs::rename(&self.path, &ended).and_then(|()| fs_err::remove_dir_all(&ended));
+        if let Err(error) = removed
+            && error.kind() != ErrorKind::NotFound
+        {
             tracing::warn!(%error, "could not remove the files of a run");
         }
     }

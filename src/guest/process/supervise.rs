@@ -199,10 +199,14 @@ fn start(spec: &Spec, environs: &Environs) -> Result<Started, SpawnError> {
 /// Asked for beforehand: the spawn's own error would not tell a missing folder from a missing program.
 fn working_directory(spec: &Spec) -> Result<PathBuf, SpawnError> {
     let Some(path) = &spec.cwd else {
-        return Ok(dirs::home_dir().filter(|home| home.is_dir()).unwrap_or_else(|| "/".into()));
+        let home = dirs::home_dir().filter(|home| home.is_dir() && sys::may_enter(home).is_ok());
+        return Ok(home.unwrap_or_else(|| "/".into()));
     };
     match std::fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => Ok(path.clone()),
+        Ok(meta) if meta.is_dir() => match sys::may_enter(path) {
+            Ok(()) => Ok(path.clone()),
+            Err(cause) => Err(SpawnError::Cwd { path: path.clone(), cause }),
+        },
         Ok(_) => Err(SpawnError::Cwd { path: path.clone(), cause: io::ErrorKind::NotADirectory.into() }),
         Err(cause) => Err(SpawnError::Cwd { path: path.clone(), cause }),
     }

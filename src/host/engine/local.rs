@@ -50,11 +50,21 @@ pub(super) fn state(pod: &Pod) -> Result<ContainerState> {
     })
 }
 
-/// The pid that the agent which holds the lock has written; `None` where none does.
+/// The pid of the agent that holds the lock; `None` where none does, or it has not written its own yet.
 pub(in crate::host) fn holder(pod: &Pod) -> Option<u32> {
     let path = pid_file(pod);
-    is_locked(&path).ok()?.filter(|locked| *locked)?;
-    fs_err::read_to_string(path).ok()?.trim().parse().ok()
+    let text = fs_err::read_to_string(&path).ok()?;
+    let (pid, started) = text.trim().split_once(' ')?;
+    let (pid, started) = (pid.parse().ok().filter(|pid| *pid > 1)?, started.parse::<u64>().ok()?);
+    // another start is another process: what stands there is an earlier agent's
+    (start_time(pid)? == started && is_locked(&path).ok()? == Some(true)).then_some(pid)
+}
+
+/// When a process started, in clock ticks since boot, as the agent writes it into its pid file.
+fn start_time(pid: u32) -> Option<u64> {
+    let stat = fs_err::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // the name may hold anything; from its last bracket on, field 22 of all is the 20th
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
 /// How often an agent is started that ends at once. Once more than needed: whoever looks at the lock in the instant in
@@ -71,9 +81,10 @@ pub(super) async fn up(pod: &Pod, settings: &EngineSettings) -> Result<Started> 
     })?;
     let deadline = Instant::now() + settings.local_start;
     let mut starts = 1;
-    let mut agent = start(pod)?;
+    let mut agent = Starting(Some(start(pod)?));
     loop {
         if answers(pod, &client).await? {
+            agent.0 = None;
             return Ok(Started::Now);
         }
         let ended = agent.try_wait().map_err(|error| failed(pod, "the agent cannot be watched").with_source(error))?;
@@ -87,17 +98,34 @@ pub(super) async fn up(pod: &Pod, settings: &EngineSettings) -> Result<Started> 
             // where another one holds the lock, it is on its way up: a new one would only find it held
             if state(pod)? != ContainerState::Running {
                 starts += 1;
-                agent = start(pod)?;
+                agent = Starting(Some(start(pod)?));
             }
         }
         if Instant::now() > deadline {
-            // it is our own child: until it is waited for, its number is nobody else's
-            drop(agent.kill());
-            drop(agent.wait());
+            drop(agent);
             let seconds = settings.local_start.as_secs_f32();
             return Err(failed(pod, &format!("the agent does not answer within {seconds} s and was ended")));
         }
         tokio::time::sleep(POLL).await;
+    }
+}
+
+/// An agent on its way up. Dropped before it is up (Ctrl-C, the deadline), it is ended: nobody would know of it.
+struct Starting(Option<std::process::Child>);
+
+impl Starting {
+    fn try_wait(&mut self) -> io::Result<Option<std::process::ExitStatus>> {
+        self.0.as_mut().map_or(Ok(None), std::process::Child::try_wait)
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        // our own child: until it is waited for, its number is nobody else's
+        if let Some(agent) = &mut self.0 {
+            drop(agent.kill());
+            drop(agent.wait());
+        }
     }
 }
 
@@ -113,11 +141,11 @@ pub(super) async fn down(pod: &Pod, settings: &EngineSettings) -> Result<Stopped
     if state(pod)? != ContainerState::Running {
         return Ok(Stopped::WasNotRunning);
     }
-    signal(pod, Signal::TERM)?;
+    signal(pod, Signal::TERM, settings.local_start).await?;
     if is_gone_within(pod, settings.local_stop).await? {
         return Ok(Stopped::Now);
     }
-    signal(pod, Signal::KILL)?;
+    signal(pod, Signal::KILL, settings.local_kill).await?;
     if is_gone_within(pod, settings.local_kill).await? {
         return Ok(Stopped::Killed);
     }
@@ -136,20 +164,22 @@ async fn is_gone_within(pod: &Pod, limit: Duration) -> Result<bool> {
 }
 
 /// Sends a signal to the process that holds the lock.
-fn signal(pod: &Pod, signal: Signal) -> Result<()> {
-    let path = pid_file(pod);
-    let text = fs_err::read_to_string(&path).map_err(|error| failed(pod, "its pid is not known").with_source(error))?;
-    let pid = text
-        .trim()
-        .parse()
-        .ok()
-        .filter(|pid| *pid > 1)
-        .and_then(Pid::from_raw)
-        .ok_or_else(|| failed(pod, &format!("{} is locked and holds no pid", path.display())))?;
-    if is_locked(&path)? != Some(true) {
-        return Ok(()); // it has just ended: the number may be anybody's
-    }
-    match kill_process(pid, signal) {
+async fn signal(pod: &Pod, signal: Signal, limit: Duration) -> Result<()> {
+    let deadline = Instant::now() + limit;
+    let pid = loop {
+        // an agent that has just started holds the lock an instant before it has written who it is
+        match holder(pod) {
+            Some(pid) => break pid,
+            None if state(pod)? != ContainerState::Running => return Ok(()),
+            None if Instant::now() > deadline => {
+                let path = pid_file(pod);
+                return Err(failed(pod, &format!("{} is locked and names no agent that lives", path.display())));
+            }
+            None => tokio::time::sleep(POLL).await,
+        }
+    };
+    let Some(process) = Pid::from_raw(pid.cast_signed()) else { return Ok(()) };
+    match kill_process(process, signal) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
         Err(error) => Err(failed(pod, &format!("the agent (pid {pid}) cannot be signalled")).with_source(error)),
     }

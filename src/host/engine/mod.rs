@@ -21,7 +21,7 @@ pub use logs::{LogRequest, LogStream, last_log_lines, logs};
 pub use run::Finished;
 pub use this_program::run_this_program;
 
-use super::{EngineKind, Error, ErrorKind, Pod, Result};
+use super::{EngineKind, Error, ErrorKind, Pod, Result, lock};
 
 /// How a pod's container is; for the local engine, its agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +89,8 @@ impl fmt::Display for ContainerState {
 /// Deadlines of what engines do.
 #[derive(Debug, Clone)]
 pub struct EngineSettings {
+    /// For another command that starts or stops the same pod.
+    pub lock: Duration,
     /// A question to an engine.
     pub quick: Duration,
     /// `up`: a first one pulls an image of some hundred MiB.
@@ -110,6 +112,7 @@ pub struct EngineSettings {
 impl EngineSettings {
     /// As the commands use them.
     pub const DEFAULT: Self = Self {
+        lock: Duration::from_mins(1),
         quick: Duration::from_secs(10),
         up: Duration::from_mins(30),
         stop_grace: Duration::from_mins(2),
@@ -161,6 +164,7 @@ pub async fn state(pod: &Pod) -> Result<ContainerState> {
 /// # Errors
 /// When the engine is missing or fails, or a port is taken.
 pub async fn up(pod: &Pod, settings: &EngineSettings) -> Result<Started> {
+    let _alone = alone(pod, settings).await?;
     match pod.settings().engine {
         EngineKind::Podman | EngineKind::Docker => container::up(pod, settings).await,
         EngineKind::Local => local::up(pod, settings).await,
@@ -172,6 +176,7 @@ pub async fn up(pod: &Pod, settings: &EngineSettings) -> Result<Started> {
 /// # Errors
 /// When the engine is missing or fails.
 pub async fn down(pod: &Pod, settings: &EngineSettings) -> Result<Stopped> {
+    let _alone = alone(pod, settings).await?;
     match pod.settings().engine {
         EngineKind::Podman | EngineKind::Docker => container::down(pod, settings).await,
         EngineKind::Local => local::down(pod, settings).await,
@@ -183,6 +188,7 @@ pub async fn down(pod: &Pod, settings: &EngineSettings) -> Result<Stopped> {
 /// # Errors
 /// As [`up`] and [`down`].
 pub async fn restart(pod: &Pod, settings: &EngineSettings) -> Result<Started> {
+    let _alone = alone(pod, settings).await?;
     match pod.settings().engine {
         EngineKind::Podman | EngineKind::Docker => container::restart(pod, settings).await,
         EngineKind::Local => {
@@ -190,6 +196,12 @@ pub async fn restart(pod: &Pod, settings: &EngineSettings) -> Result<Started> {
             local::up(pod, settings).await
         }
     }
+}
+
+/// Keeps other commands from starting and stopping the same pod, for as long as the value lives.
+async fn alone(pod: &Pod, settings: &EngineSettings) -> Result<std::fs::File> {
+    let who = format!("another command that starts or stops the pod {}", pod.name());
+    lock::take(&pod.dir().join(".engine.lock"), &who, settings.lock).await
 }
 
 /// Freezes a pod's container, the guest in it too; one that is frozen is a success.

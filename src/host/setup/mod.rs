@@ -6,20 +6,19 @@
 mod apply;
 mod diff;
 mod emit;
-mod lock;
 mod machine_check;
 mod plan;
 mod port_choice;
 mod request;
 mod resolve;
 
-use std::time::Duration;
+use std::{os::unix::fs::DirBuilderExt as _, time::Duration};
 
 pub use emit::{Emitted, Form, emit};
 pub use plan::{Change, Plan, PlannedFile, TokenFate};
 pub use request::{EngineChoice, SetupRequest, read_password};
 
-use super::{Home, PodName, Result, engine::EngineSettings};
+use super::{Error, ErrorKind, Home, PodName, Result, engine::EngineSettings, lock};
 
 /// Deadlines of a setup.
 #[derive(Debug, Clone)]
@@ -41,7 +40,11 @@ impl SetupSettings {
 /// When a setting is wrong, a port is taken, an engine is missing, or a file is not ours or cannot be written. Nothing
 /// is written before all of it is decided.
 pub async fn run(home: &Home, name: &PodName, request: &SetupRequest, settings: &SetupSettings) -> Result<Plan> {
-    let _lock = lock::take(home, settings.lock).await?;
+    // a home that is there is left as it is: it may hold more than pods
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home.config()).map_err(|error| {
+        Error::new(ErrorKind::File, format!("could not make the folder {}", home.config().display())).with_source(error)
+    })?;
+    let _lock = lock::take(&home.config().join(".lock"), "another setup", settings.lock).await?;
     let plan = plan::make(home, name, request, settings).await?;
     apply::apply(&plan)?;
     Ok(plan)

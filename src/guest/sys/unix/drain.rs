@@ -53,6 +53,7 @@ impl Drainer {
             }
             match socket.as_ref().map(|socket| send(socket, &pipe)) {
                 Some(Ok(())) => return,
+                Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => break,
                 _ => *socket = None,
             }
         }
@@ -91,7 +92,8 @@ fn send(socket: &OwnedFd, pipe: &OwnedFd) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     control.push(SendAncillaryMessage::ScmRights(&fds));
-    sendmsg(socket, &[IoSlice::new(b"p")], &mut control, SendFlags::NOSIGNAL)?;
+    // a drainer that does not take it in is as good as none
+    sendmsg(socket, &[IoSlice::new(b"p")], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
     Ok(())
 }
 

@@ -42,6 +42,11 @@ pub(in crate::guest) fn create_private_dir(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().mode(0o700).create(path)
 }
 
+/// Whether this account may make the folder its working directory.
+pub(in crate::guest) fn may_enter(folder: &Path) -> io::Result<()> {
+    Ok(rustix::fs::access(folder, rustix::fs::Access::EXEC_OK)?)
+}
+
 /// Opens a file to append to, made with mode 0600 where it is missing; a wider mode of a regular file is tightened.
 pub(in crate::guest) fn open_private_append(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;

@@ -1,6 +1,6 @@
 //! The system's processes as `/proc` shows them, for finding those of one call without cgroups.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 /// What is known of one process.
 #[derive(Debug)]
@@ -8,32 +8,45 @@ struct Entry {
     pid: u32,
     parent: u32,
     session: u32,
+    /// Since boot, in clock ticks: with the number it names one process for ever.
+    started: u64,
 }
 
-/// Everybody who is proven to belong to the call with this mark and this leader.
+/// Processes that have been proven to belong to a call: their numbers, and when they started.
+pub(super) type Proven = HashMap<u32, u64>;
+
+/// Everybody alive who is proven to belong to the call with this mark and this leader; `proven` keeps them.
 ///
 /// Proof is the mark in the environment that the process was started with, the session that the leader made (its
-/// number stays taken while anybody is in it), or a parent that is itself proven. Zombies do not count, and neither
-/// does this process: whatever it bears, it is not its own call.
-pub(super) fn members(mark: &str, leader: Option<u32>) -> Vec<u32> {
+/// number stays taken while anybody is in it), or a parent that is itself proven; and what was proven once stays so,
+/// whoever dies. Zombies do not count, and neither does this process: whatever it bears, it is not its own call.
+pub(super) fn members(mark: &str, leader: Option<u32>, proven: &mut Proven) -> Vec<u32> {
     let table = snapshot();
     // 0 is no process: it stands for kernel threads, and for leaders that this namespace does not show
     let leader = leader.filter(|leader| *leader > 1);
     let led = |entry: &Entry| leader.is_some_and(|leader| entry.session == leader || entry.pid == leader);
     let us = std::process::id();
     let others = || table.iter().filter(|entry| entry.pid != us && entry.pid > 1);
-    let mut proven: HashSet<u32> =
-        others().filter(|entry| led(entry) || bears(entry.pid, mark)).map(|entry| entry.pid).collect();
+    proven.retain(|pid, started| others().any(|entry| entry.pid == *pid && entry.started == *started));
+    proven
+        .extend(others().filter(|entry| led(entry) || bears(entry.pid, mark)).map(|entry| (entry.pid, entry.started)));
     // children of the proven, and theirs: until a round finds nobody new
     loop {
-        let before = proven.len();
-        proven
-            .extend(others().filter(|entry| proven.contains(&entry.parent)).map(|entry| entry.pid).collect::<Vec<_>>());
-        if proven.len() == before {
+        let children: Vec<(u32, u64)> = others()
+            .filter(|entry| proven.contains_key(&entry.parent) && !proven.contains_key(&entry.pid))
+            .map(|entry| (entry.pid, entry.started))
+            .collect();
+        if children.is_empty() {
             break;
         }
+        proven.extend(children);
     }
-    proven.into_iter().collect()
+    proven.keys().copied().collect()
+}
+
+/// When a process started, in clock ticks since boot; `None` where there is none, or the system does not tell.
+pub(in crate::guest) fn start_time(pid: u32) -> Option<u64> {
+    look(pid).map(|entry| entry.started)
 }
 
 /// Whether the process was started with this line in its environment.
@@ -57,7 +70,9 @@ fn look(pid: u32) -> Option<Entry> {
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
     let session = fields.nth(1)?.parse().ok()?;
-    (!matches!(state, "Z" | "X")).then_some(Entry { pid, parent, session })
+    // field 22 of all, and the session was the 6th
+    let started = fields.nth(15)?.parse().ok()?;
+    (!matches!(state, "Z" | "X")).then_some(Entry { pid, parent, session, started })
 }
 
 #[cfg(test)]
@@ -67,7 +82,7 @@ mod tests {
     #[test]
     fn nothing_proves_nothing() {
         for leader in [None, Some(0), Some(1)] {
-            assert_eq!(members("PODLINK_CALL=p-nobody", leader), [0_u32; 0], "{leader:?}");
+            assert_eq!(members("PODLINK_CALL=p-nobody", leader, &mut Proven::new()), [0_u32; 0], "{leader:?}");
         }
     }
 
@@ -80,17 +95,23 @@ mod tests {
             .spawn()
             .unwrap();
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let mut proven = Proven::new();
         let found = loop {
-            let found = members("PODLINK_TEST_MARK=only-here", None);
+            let found = members("PODLINK_TEST_MARK=only-here", None, &mut proven);
             if found.len() == 2 || std::time::Instant::now() > deadline {
                 break found;
             }
         };
         assert!(found.len() == 2 && found.contains(&marked.id()), "{found:?}");
-        for pid in found {
+        let kill = |pid: u32| {
             let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-        }
+        };
+        // its parent's death does not take the proof away
+        kill(marked.id());
         marked.wait().unwrap();
+        let orphan: Vec<u32> = found.into_iter().filter(|pid| *pid != marked.id()).collect();
+        assert_eq!(members("PODLINK_TEST_MARK=only-here", None, &mut proven), orphan);
+        kill(orphan[0]);
     }
 }

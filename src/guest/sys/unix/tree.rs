@@ -11,7 +11,8 @@ use tokio::process::Command;
 
 use super::{
     cgroup::{Cgroup, CgroupHome},
-    process_table, spawn,
+    process_table::{self, Proven},
+    spawn,
 };
 
 /// The variable that marks a call's processes; its value is the call's process id.
@@ -82,18 +83,23 @@ impl CallTree {
         self.leader = Some(pid);
     }
 
-    fn members(&self) -> Vec<u32> {
-        match &self.cgroup {
+    /// Who is alive of it. A process that root has moved out of the cgroup still bears the mark, so both are asked.
+    fn members(&self, proven: &mut Proven) -> Vec<u32> {
+        let mut members = process_table::members(&self.mark, self.leader, proven);
+        if let Some(cgroup) = &self.cgroup {
             // a zombie stays listed until it is reaped, and is dead all the same
-            Some(cgroup) => cgroup.members().into_iter().filter(|pid| !is_zombie(*pid)).collect(),
-            None => process_table::members(&self.mark, self.leader),
+            members.extend(cgroup.members().into_iter().filter(|pid| !is_zombie(*pid)));
+            members.sort_unstable();
+            members.dedup();
         }
+        members
     }
 
     /// Ends everybody in it: TERM, `grace`, KILL, until nobody is left. Returns who is left all the same.
     pub(crate) async fn end(&self, grace: Duration) -> Vec<u32> {
         let begun = Instant::now();
-        let mut members = self.members();
+        let mut proven = Proven::new();
+        let mut members = self.members(&mut proven);
         if !grace.is_zero() {
             signal(&members, Signal::TERM);
             // a stopped process takes the TERM only when it goes on
@@ -103,18 +109,18 @@ impl CallTree {
         while !members.is_empty() && begun.elapsed() < grace {
             tokio::time::sleep(pause.min(grace)).await;
             pause = (pause * 2).min(Duration::from_millis(20));
-            members = self.members();
+            members = self.members(&mut proven);
         }
         let deadline = Instant::now() + KILL_DEADLINE;
         pause = Duration::from_millis(1);
         while !members.is_empty() && Instant::now() < deadline {
-            match &self.cgroup {
-                Some(cgroup) => cgroup.kill(),
-                None => signal(&members, Signal::KILL),
+            if let Some(cgroup) = &self.cgroup {
+                cgroup.kill(); // in one step, which no fork outruns
             }
+            signal(&members, Signal::KILL);
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(50));
-            members = self.members();
+            members = self.members(&mut proven);
         }
         if !members.is_empty() {
             tracing::error!(?members, "processes of a killed call are still alive");
