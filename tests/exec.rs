@@ -113,6 +113,10 @@ fn timeout_leaves_nobody(agent: &Agent) {
         format!("echo before; sh -c 'setsid sleep {tag} & sleep {tag} & wait'"),
         format!("echo before; (setsid sh -c 'sleep {tag} & (sleep {tag} &) ; sleep {tag}' &) ; sleep {tag}"),
         format!("echo before; env -i setsid /bin/sleep {tag} & sleep {tag}"),
+        // proven by descent alone, it outlives its parent for as long as it ignores TERM
+        format!(
+            "echo before; env -i setsid /bin/sh -c \"trap '' TERM; sleep {tag}; sleep {tag}; :\" & sleep {tag}; wait"
+        ),
         format!(
             "echo before; trap '' TERM HUP INT; sh -c \"trap '' TERM; sleep {tag} & sleep {tag}\" & sleep {tag} & kill -STOP $!; wait"
         ),
@@ -139,6 +143,36 @@ fn a_timeout_ends_the_whole_tree() {
 #[test]
 fn a_timeout_ends_the_whole_tree_without_cgroups_too() {
     timeout_leaves_nobody(&Agent::with(&["--no-cgroups"]));
+}
+
+#[test]
+fn a_process_that_was_moved_out_of_the_calls_cgroup_ends_too() {
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
+    let Some(top) = mounts.lines().find(|line| line.starts_with("cgroup2 ")).and_then(|line| line.split(' ').nth(1))
+    else {
+        eprintln!("skipped: no cgroups of version 2 here");
+        return;
+    };
+    let elsewhere = format!("{top}/podlink-test-{}", std::process::id());
+    if std::fs::create_dir(&elsewhere).is_err() {
+        eprintln!("skipped: cgroups cannot be made here");
+        return;
+    }
+    let agent = Agent::start();
+    let tag = processes::unique_seconds();
+    let script = format!("sh -c 'echo 0 >{elsewhere}/cgroup.procs; exec setsid sleep {tag}' & sleep {tag}");
+    let result = with(&agent, &json!({ "script": BASE64_STANDARD.encode(script), "timeout_sec": 1 }));
+    assert_eq!((&result["rc"], result.get("survivors")), (&json!(124), None));
+    assert!(processes::with_args(&["sleep", &tag]).is_empty());
+    // it stays for as long as the dead are not reaped, which is the business of this machine's first process
+    drop(std::fs::remove_dir(&elsewhere));
+}
+
+#[test]
+fn a_script_that_removes_the_folder_of_runs_harms_no_later_call() {
+    let agent = Agent::start();
+    sh(&agent, "rm -rf \"$(dirname \"$(dirname \"$0\")\")\"");
+    assert_eq!(sh(&agent, "echo well")["stdout"], json!("well\n"));
 }
 
 #[test]
@@ -232,6 +266,9 @@ fn what_cannot_be_started_is_an_error_and_no_rc() {
     refused(&agent, &json!({ "argv": ["/etc/passwd"] }), 422, "spawn_failed");
     refused(&agent, &json!({ "script": "", "shell": "cmd" }), 422, "spawn_failed");
     refused(&agent, &json!({ "script": "", "shell": "fish" }), 400, "bad_request");
+    refused(&agent, &json!(["ZWNobyBhcnI="]), 400, "bad_request");
+    let odd = agent.delete("/exec/%ff");
+    assert_eq!((odd.status, odd.json["error"].as_str()), (400, Some("bad_request")));
 }
 
 #[test]
@@ -409,6 +446,22 @@ fn a_call_with_an_id_waits_for_its_caller_to_come_back() {
     let begun = Instant::now();
     wait_for("the program to be gone", Duration::from_secs(6), || processes::with_args(&["sleep", &tag]).is_empty());
     assert!(begun.elapsed() > Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn a_caller_that_comes_back_and_leaves_again_has_its_whole_time() {
+    let agent = Agent::with(&["--orphan-grace", "1500"]);
+    let tag = processes::unique_seconds();
+    let body = json!({ "argv": ["sleep", tag] });
+    let id = [("x-request-id", "to-and-fro")];
+    let first = agent.begin_post("/exec", &body, &id);
+    wait_for("the program to run", Duration::from_secs(5), || processes::with_args(&["sleep", &tag]).len() == 1);
+    first.hang_up(false);
+    std::thread::sleep(Duration::from_millis(900));
+    agent.begin_post("/exec", &body, &id).hang_up(false);
+    let left = Instant::now();
+    wait_for("the program to be gone", Duration::from_secs(6), || processes::with_args(&["sleep", &tag]).is_empty());
+    assert!(left.elapsed() > Duration::from_millis(1200), "{:?}", left.elapsed());
 }
 
 #[test]
