@@ -9,7 +9,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::support::{Agent, Cli, Http, Port, processes, wait_for};
+use crate::support::{Agent, Cli, Http, Port, agent::write_private, processes, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -308,4 +308,48 @@ fn wrong_flags_are_refused_with_what_would_be_right() {
     assert!(run.stderr.contains(&nowhere), "{}", run.stderr);
     let filter = serve(1, folder.path(), &[]).env("PODLINK_LOG", "podlink=loud").run().exits(125);
     assert!(filter.stderr.contains("PODLINK_LOG"), "{}", filter.stderr);
+}
+
+/// An agent may be the first process of a container: it inherits orphans and has to reap them.
+#[test]
+fn as_the_first_process_it_leaves_no_zombies() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = Port::reserve();
+    let token = podlink::token::Token::generate().unwrap().expose().to_string();
+    let file = folder.path().join("token");
+    write_private(&file, &token);
+    // a namespace of processes of its own; needs root
+    let mut outer = std::process::Command::new("unshare")
+        .args(["--pid", "--fork", "--kill-child", "--mount-proc", env!("CARGO_BIN_EXE_podlink"), "agent", "serve"])
+        .args(["--listen", &format!("127.0.0.1:{}", port.number()), "--token-file", file.to_str().unwrap()])
+        .arg("--runs-dir")
+        .arg(folder.path().join("runs"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let bearer = format!("Bearer {token}");
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    let exec = |script: &str| {
+        let body = serde_json::json!({ "argv": ["sh", "-c", script] }).to_string();
+        let request = crate::support::http::request("POST", "/exec", &headers, body.as_bytes());
+        crate::support::http::Pending::send(port.number(), &request).answer().json
+    };
+    let mut started = false;
+    wait_for("the agent", Duration::from_secs(20), || {
+        started = std::net::TcpStream::connect(("127.0.0.1", port.number())).is_ok();
+        started || outer.try_wait().unwrap().is_some()
+    });
+    if !started {
+        eprintln!("skipped: no namespace of processes can be made here");
+        return;
+    }
+    for _ in 0..10 {
+        assert_eq!(exec("(sleep 0.1 &); exit 3")["rc"], 3);
+    }
+    let zombies = "grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l";
+    wait_for("the orphans to be reaped", Duration::from_secs(10), || exec(zombies)["stdout"] == "0\n");
+    outer.kill().unwrap();
+    outer.wait().unwrap();
 }

@@ -61,6 +61,7 @@ pub async fn serve(
         .await
         .context("cannot set up the running of calls")?;
     let mut background = JoinSet::new();
+    background.spawn(super::sys::reap_orphans());
     let (token_sender, token) = watch::channel(None);
     background.spawn(token::watch(
         config.token_file.clone(),

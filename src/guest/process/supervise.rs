@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    super::sys::{self, CallTree, Drainer, OutputPipe, TreeHome},
+    super::sys::{self, CallTree, Drainer, OutputPipe, TreeHome, WaitedFor},
     error::SpawnError,
     launch,
     output::{Captured, Rest, capture},
@@ -115,6 +115,8 @@ struct Started {
     folder: RunFolder,
     stdout: OutputPipe,
     stderr: OutputPipe,
+    /// Until it has been waited for.
+    waited_for: Option<WaitedFor>,
 }
 
 /// Runs a program to its end. `kill` ends it before; once this has been polled it must be driven to its end.
@@ -131,7 +133,7 @@ pub(crate) async fn supervise(
     // files and fork block, for longer on a loaded machine: not on a thread that answers /health
     let started = tokio::task::spawn_blocking(move || start(&spec, &spawning)).await;
     let begun = Instant::now();
-    let Started { mut child, tree, folder, stdout, stderr } =
+    let Started { mut child, tree, folder, stdout, stderr, waited_for: _waited_for } =
         started.map_err(|error| SpawnError::Files(io::Error::other(error)))??;
 
     let (leader_gone, leader_is_gone) = watch::channel(false);
@@ -184,10 +186,11 @@ fn start(spec: &Spec, environs: &Environs) -> Result<Started, SpawnError> {
     let spawned = tree.hold(&mut command).and_then(|()| command.spawn());
     match spawned {
         Ok(child) => {
+            let waited_for = child.id().map(WaitedFor::new);
             if let Some(pid) = child.id() {
                 tree.led_by(pid);
             }
-            Ok(Started { child, tree, folder, stdout, stderr })
+            Ok(Started { child, tree, folder, stdout, stderr, waited_for })
         }
         Err(cause) => {
             tree.release();

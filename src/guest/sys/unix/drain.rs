@@ -14,6 +14,7 @@ use std::{
     sync::Mutex,
 };
 
+use super::first_process::WaitedFor;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     net::{
@@ -83,7 +84,10 @@ fn start(program: &PathBuf) -> io::Result<OwnedFd> {
         .stderr(Stdio::null())
         .spawn()?;
     // it outlives the agent or is killed: either way somebody must take its exit status
-    std::thread::Builder::new().name("drain-reaper".into()).spawn(move || drop(child.wait()))?;
+    std::thread::Builder::new().name("drain-reaper".into()).spawn(move || {
+        let _waited_for = WaitedFor::new(child.id());
+        drop(child.wait());
+    })?;
     Ok(ours)
 }
 

@@ -8,6 +8,7 @@ struct Entry {
     pid: u32,
     parent: u32,
     session: u32,
+    dead: bool,
     /// Since boot, in clock ticks: with the number it names one process for ever.
     started: u64,
 }
@@ -26,7 +27,7 @@ pub(super) fn members(mark: &str, leader: Option<u32>, proven: &mut Proven) -> V
     let leader = leader.filter(|leader| *leader > 1);
     let led = |entry: &Entry| leader.is_some_and(|leader| entry.session == leader || entry.pid == leader);
     let us = std::process::id();
-    let others = || table.iter().filter(|entry| entry.pid != us && entry.pid > 1);
+    let others = || table.iter().filter(|entry| entry.pid != us && entry.pid > 1 && !entry.dead);
     proven.retain(|pid, started| others().any(|entry| entry.pid == *pid && entry.started == *started));
     proven
         .extend(others().filter(|entry| led(entry) || bears(entry.pid, mark)).map(|entry| (entry.pid, entry.started)));
@@ -42,6 +43,11 @@ pub(super) fn members(mark: &str, leader: Option<u32>, proven: &mut Proven) -> V
         proven.extend(children);
     }
     proven.keys().copied().collect()
+}
+
+/// Children of `parent` whose exit status nobody has taken yet.
+pub(super) fn dead_children_of(parent: u32) -> Vec<u32> {
+    snapshot().into_iter().filter(|entry| entry.dead && entry.parent == parent).map(|entry| entry.pid).collect()
 }
 
 /// When a process started, in clock ticks since boot; `None` where there is none, or the system does not tell.
@@ -72,7 +78,7 @@ fn look(pid: u32) -> Option<Entry> {
     let session = fields.nth(1)?.parse().ok()?;
     // field 22 of all, and the session was the 6th
     let started = fields.nth(15)?.parse().ok()?;
-    (!matches!(state, "Z" | "X")).then_some(Entry { pid, parent, session, started })
+    Some(Entry { pid, parent, session, dead: matches!(state, "Z" | "X"), started })
 }
 
 #[cfg(test)]
