@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::{model::guest_port, render::parse};
+use super::{file::parse, model::guest_port};
 
 /// What is wrong with the legs.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]

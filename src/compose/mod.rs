@@ -1,6 +1,7 @@
 //! The pod as data in; `compose.yaml`, Kubernetes objects or a quadlet out; and the checks of both legs of the forward.
 
 mod emit;
+mod file;
 mod kubernetes;
 mod legs;
 mod merged;

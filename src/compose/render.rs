@@ -7,12 +7,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use serde_yaml::DoubleQuoted;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
 use super::{
+    file::{File, Service, Text, parse},
     legs::{LegError, check_legs},
     model::{ComposePod, Relabel, guest_port},
 };
@@ -57,30 +57,6 @@ pub enum ComposeError {
     Leg(#[from] LegError),
 }
 
-type Text = DoubleQuoted<String>;
-
-/// `compose.yaml`, both ways.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct File {
-    pub(super) services: BTreeMap<String, Service>,
-}
-
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Service {
-    image: Text,
-    labels: BTreeMap<String, Text>,
-    pub(super) environment: BTreeMap<String, Text>,
-    cap_add: Vec<Text>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    devices: Vec<Text>,
-    pub(super) ports: Vec<Text>,
-    volumes: Vec<Text>,
-    restart: Text,
-    stop_grace_period: Text,
-}
-
 /// Makes `compose.yaml`, and reads it back: each value equal, both legs there.
 ///
 /// # Errors
@@ -92,17 +68,11 @@ pub fn render(pod: &ComposePod) -> Result<Zeroizing<String>, ComposeError> {
     let mut text = Zeroizing::new(String::with_capacity(HEADER.len() + yaml.len()));
     text.push_str(HEADER);
     text.push_str(&Zeroizing::new(yaml));
-    if parse(&text)? != file {
+    if parse(&text).map_err(|error| ComposeError::Yaml(error.into()))? != file {
         return Err(ComposeError::ReadsBackDifferently);
     }
     check_legs(&text, pod.ports.agent)?;
     Ok(text)
-}
-
-/// Reads a file of this form.
-pub(super) fn parse(text: &str) -> Result<File, ComposeError> {
-    // the cause's own text may quote the file, and the file holds the password
-    serde_yaml::from_str(text).map_err(|_| ComposeError::Yaml("it is not YAML of the form that setup writes".into()))
 }
 
 fn build(pod: &ComposePod) -> File {

@@ -6,8 +6,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::{
     AgentEvidence, Asked, DoctorSettings, Evidence, ExecEvidence, Try,
-    cause::words,
-    report::{Advice, Check},
+    check::{Advice, Check},
+    words,
 };
 use crate::{
     host::{AgentClient, AgentKind, EngineKind, GuestOs, Pod, Result, Seen},

@@ -1,32 +1,13 @@
 //! The most likely cause of calls not being served, from all evidence together.
 
 use super::{
-    Asked, EngineEvidence, Evidence, LegsEvidence, Try, agent, engine, files, guest_leg, legs, port, report::Advice,
+    Asked, EngineEvidence, Evidence, LegsEvidence, Try, agent, check::Advice, engine, files, guest_leg, legs, port,
+    words,
 };
 use crate::{
     host::{EngineKind, GuestOs, Seen, client::stage_sentence, engine::ContainerState},
     protocol::{Health, PROTOCOL_VERSION, Stage},
 };
-
-/// Commands as one types them.
-pub(super) mod words {
-    use super::super::Evidence;
-
-    /// `podlink pod COMMAND` for this pod.
-    pub(in super::super) fn command(evidence: &Evidence, command: &str) -> String {
-        format!("`podlink pod {command} --pod {}`", evidence.pod.name)
-    }
-
-    /// `podlink setup` for this pod.
-    pub(in super::super) fn setup(evidence: &Evidence, more: &str) -> String {
-        format!("`podlink setup --pod {}{more}`", evidence.pod.name)
-    }
-
-    /// How a changed file becomes the container's.
-    pub(in super::super) fn remake(evidence: &Evidence) -> String {
-        format!("{} and {}", command(evidence, "down"), command(evidence, "up"))
-    }
-}
 
 /// Why calls are not served; `None` where they are.
 pub(super) fn cause(evidence: &Evidence) -> Option<Advice> {

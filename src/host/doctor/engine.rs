@@ -2,8 +2,8 @@
 
 use super::{
     Asked, DoctorSettings, EngineEvidence, Evidence, Tool,
-    cause::words,
-    report::{Advice, Check},
+    check::{Advice, Check},
+    words,
 };
 use crate::host::{
     EngineKind, Pod,

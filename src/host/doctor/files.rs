@@ -7,8 +7,8 @@ use std::{
 
 use super::{
     Evidence, FileFault, FileKind,
-    cause::words,
-    report::{Advice, Check},
+    check::{Advice, Check},
+    words,
 };
 use crate::{
     host::{EngineKind, Home, Pod, Result},

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use super::{Evidence, Try, cause::words, legs, report::Advice};
+use super::{Evidence, Try, check::Advice, legs, words};
 use crate::{
     compose::{guest_port, names_agent_port},
     host::{

@@ -2,8 +2,8 @@
 
 use super::{
     Evidence, LegsEvidence,
-    cause::words,
-    report::{Advice, Check},
+    check::{Advice, Check},
+    words,
 };
 use crate::{
     compose::{Origin, guest_port, merged_legs},

@@ -7,6 +7,7 @@
 
 mod agent;
 mod cause;
+mod check;
 mod engine;
 mod evidence;
 mod files;
@@ -14,14 +15,16 @@ mod guest_leg;
 mod legs;
 mod port;
 mod report;
+mod words;
 
 use std::time::Duration;
 
+pub use check::{Check, Status};
 pub use evidence::{
     AgentEvidence, Asked, EngineEvidence, Evidence, ExecEvidence, FileFault, FileKind, LegsEvidence, PortOwner,
     Subject, Tool, Try,
 };
-pub use report::{Check, Report, Status, judge};
+pub use report::{Report, judge};
 
 use super::{ClientSettings, Error, Home, Pod, Result, engine::EngineSettings};
 

@@ -11,8 +11,8 @@ use hyper_util::rt::TokioIo;
 
 use super::{
     DoctorSettings, EngineEvidence, Evidence, PortOwner, Try,
-    cause::{self, words},
-    report::{Advice, Check},
+    check::{Advice, Check},
+    words,
 };
 use crate::{
     host::{
@@ -186,8 +186,8 @@ fn try_of(error: &(dyn std::error::Error + 'static)) -> Try {
 }
 
 /// The lines `owner` and `port`.
-pub(super) fn checks(evidence: &Evidence) -> Vec<Check> {
-    vec![owner_check(evidence), port_check(evidence)]
+pub(super) fn checks(evidence: &Evidence, cause: Option<Advice>) -> Vec<Check> {
+    vec![owner_check(evidence), port_check(evidence, cause)]
 }
 
 /// What to do about another program on the port.
@@ -284,14 +284,14 @@ fn answer_in_words(seen: &Seen) -> String {
     }
 }
 
-fn port_check(evidence: &Evidence) -> Check {
+fn port_check(evidence: &Evidence, cause: Option<Advice>) -> Check {
     let seen = tries_in_words(&evidence.tries);
     // whose token it holds is another check's business
     if let Some(Try::Answered(Seen::Ready(_) | Seen::TokenMismatch(_))) = evidence.outcome() {
         return Check::ok("port", seen);
     }
     let silent = || Advice::new("the agent does not answer", words::command(evidence, "wait-ready"));
-    Check::failed("port", seen, cause::cause(evidence).unwrap_or_else(silent))
+    Check::failed("port", seen, cause.unwrap_or_else(silent))
 }
 
 impl Evidence {

@@ -2,70 +2,11 @@
 
 use serde::Serialize;
 
-use super::{Evidence, agent, cause, engine, files, legs, port};
-
-/// How a check ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Status {
-    /// As it should be.
-    Ok,
-    /// Works, and should be seen to.
-    Warning,
-    /// Broken.
-    Failed,
-    /// Not made, because of an earlier one or because there is nothing to check.
-    Skipped,
-}
-
-/// One check.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Check {
-    /// What is checked.
-    pub name: &'static str,
-    /// How it ended.
-    pub status: Status,
-    /// What was seen.
-    pub seen: String,
-    /// What to do, where something is to be done.
-    #[serde(skip)]
-    pub(super) advice: Option<Advice>,
-}
-
-/// What is wrong and what to do, each to be read after the other.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Advice {
-    pub(super) what: String,
-    pub(super) fix: String,
-}
-
-impl Advice {
-    pub(super) fn new(what: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { what: what.into(), fix: fix.into() }
-    }
-
-    fn sentence(&self) -> String {
-        format!("{}: {}", self.what, self.fix)
-    }
-}
-
-impl Check {
-    pub(super) fn ok(name: &'static str, seen: impl Into<String>) -> Self {
-        Self { name, status: Status::Ok, seen: seen.into(), advice: None }
-    }
-
-    pub(super) fn skipped(name: &'static str, why: impl Into<String>) -> Self {
-        Self { name, status: Status::Skipped, seen: why.into(), advice: None }
-    }
-
-    pub(super) fn failed(name: &'static str, seen: impl Into<String>, advice: Advice) -> Self {
-        Self { name, status: Status::Failed, seen: seen.into(), advice: Some(advice) }
-    }
-
-    pub(super) fn warning(name: &'static str, seen: impl Into<String>, advice: Advice) -> Self {
-        Self { name, status: Status::Warning, seen: seen.into(), advice: Some(advice) }
-    }
-}
+use super::{
+    Evidence, agent, cause,
+    check::{Check, Status},
+    engine, files, legs, port,
+};
 
 /// The whole examination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -84,11 +25,12 @@ pub struct Report {
 ///
 /// What keeps calls from being served is named before what is merely not as it should be.
 pub fn judge(evidence: &Evidence) -> Report {
+    let cause = cause::cause(evidence);
     let checks: Vec<Check> = [
         engine::checks(evidence),
         files::checks(evidence),
         legs::checks(evidence),
-        port::checks(evidence),
+        port::checks(evidence, cause.clone()),
         agent::checks(evidence),
     ]
     .into_iter()
@@ -97,7 +39,7 @@ pub fn judge(evidence: &Evidence) -> Report {
     let checks = in_order(checks);
     let first =
         |status: Status| checks.iter().filter(|check| check.status == status).find_map(|check| check.advice.clone());
-    let broken = cause::cause(evidence).or_else(|| first(Status::Failed));
+    let broken = cause.or_else(|| first(Status::Failed));
     let name = &evidence.pod.name;
     let (ok, verdict, fix) = match (broken, first(Status::Warning)) {
         (Some(advice), _) => (false, advice.sentence(), Some(advice.fix)),

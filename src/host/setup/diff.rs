@@ -4,10 +4,13 @@ use std::path::Path;
 
 use similar::TextDiff;
 
-use super::plan::Secrets;
+use zeroize::Zeroizing;
 
 const HIDDEN: &str = "<hidden>";
 const HIDDEN_CHANGED: &str = "<hidden, changed>";
+
+/// What no text that is shown may hold.
+pub(super) struct Secrets(pub(super) Vec<Zeroizing<String>>);
 
 /// The difference in unified form.
 pub(super) fn unified(path: &Path, old: Option<&str>, new: &str, secrets: &Secrets) -> String {

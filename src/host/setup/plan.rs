@@ -8,7 +8,8 @@ use std::{
 use zeroize::Zeroizing;
 
 use super::{
-    SetupSettings, diff,
+    SetupSettings,
+    diff::{self, Secrets},
     machine_check::{self, Facts},
     request::SetupRequest,
     resolve,
@@ -110,9 +111,6 @@ impl TokenFate {
         }
     }
 }
-
-/// What no text that is shown may hold.
-pub(super) struct Secrets(pub(super) Vec<Zeroizing<String>>);
 
 /// Decides everything.
 pub(super) async fn make(
