@@ -1,6 +1,6 @@
 //! The system's processes as `/proc` shows them, for finding those of one call without cgroups.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What is known of one process.
 #[derive(Debug)]
@@ -13,36 +13,49 @@ struct Entry {
     started: u64,
 }
 
-/// Processes that have been proven to belong to a call: their numbers, and when they started.
-pub(super) type Proven = HashMap<u32, u64>;
+/// What has been proven to belong to a call so far.
+#[derive(Debug, Default)]
+pub(super) struct Proven {
+    /// Processes: their numbers, and when they started.
+    processes: HashMap<u32, u64>,
+    /// Sessions that one of them has made. The number stays taken while anybody is in it.
+    sessions: HashSet<u32>,
+}
 
 /// Everybody alive who is proven to belong to the call with this mark and this leader; `proven` keeps them.
 ///
-/// Proof is the mark in the environment that the process was started with, the session that the leader made (its
-/// number stays taken while anybody is in it), or a parent that is itself proven; and what was proven once stays so,
-/// whoever dies. Zombies do not count, and neither does this process: whatever it bears, it is not its own call.
+/// Proof is the mark in the environment that the process was started with, a session that the leader or somebody
+/// proven has made, or a parent that is itself proven; and what was proven once stays so, whoever dies. Zombies do not
+/// count, and neither does this process: whatever it bears, it is not its own call.
 pub(super) fn members(mark: &str, leader: Option<u32>, proven: &mut Proven) -> Vec<u32> {
     let table = snapshot();
-    // 0 is no process: it stands for kernel threads, and for leaders that this namespace does not show
-    let leader = leader.filter(|leader| *leader > 1);
-    let led = |entry: &Entry| leader.is_some_and(|leader| entry.session == leader || entry.pid == leader);
     let us = std::process::id();
     let others = || table.iter().filter(|entry| entry.pid != us && entry.pid > 1 && !entry.dead);
-    proven.retain(|pid, started| others().any(|entry| entry.pid == *pid && entry.started == *started));
-    proven
-        .extend(others().filter(|entry| led(entry) || bears(entry.pid, mark)).map(|entry| (entry.pid, entry.started)));
-    // children of the proven, and theirs: until a round finds nobody new
+    let Proven { processes, sessions } = proven;
+    processes.retain(|pid, started| others().any(|entry| entry.pid == *pid && entry.started == *started));
+    sessions.retain(|session| others().any(|entry| entry.session == *session));
+    // 0 is no process: it stands for kernel threads, and for leaders that this namespace does not show
+    if let Some(leader) = leader.filter(|leader| *leader > 1) {
+        sessions.insert(leader);
+    }
+    processes.extend(others().filter(|entry| bears(entry.pid, mark)).map(|entry| (entry.pid, entry.started)));
+    // who is in a proven session, children of the proven, and theirs: until a round finds nobody new
     loop {
-        let children: Vec<(u32, u64)> = others()
-            .filter(|entry| proven.contains_key(&entry.parent) && !proven.contains_key(&entry.pid))
-            .map(|entry| (entry.pid, entry.started))
+        let more: Vec<&Entry> = others()
+            .filter(|entry| sessions.contains(&entry.session) || processes.contains_key(&entry.parent))
+            .filter(|entry| !processes.contains_key(&entry.pid))
             .collect();
-        if children.is_empty() {
+        processes.extend(more.iter().map(|entry| (entry.pid, entry.started)));
+        sessions.extend(
+            others()
+                .filter(|entry| entry.session == entry.pid && processes.contains_key(&entry.pid))
+                .map(|entry| entry.pid),
+        );
+        if more.is_empty() {
             break;
         }
-        proven.extend(children);
     }
-    proven.keys().copied().collect()
+    processes.keys().copied().collect()
 }
 
 /// Children of `parent` whose exit status nobody has taken yet.
@@ -88,7 +101,7 @@ mod tests {
     #[test]
     fn nothing_proves_nothing() {
         for leader in [None, Some(0), Some(1)] {
-            assert_eq!(members("PODLINK_CALL=p-nobody", leader, &mut Proven::new()), [0_u32; 0], "{leader:?}");
+            assert_eq!(members("PODLINK_CALL=p-nobody", leader, &mut Proven::default()), [0_u32; 0], "{leader:?}");
         }
     }
 
@@ -101,7 +114,7 @@ mod tests {
             .spawn()
             .unwrap();
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        let mut proven = Proven::new();
+        let mut proven = Proven::default();
         let found = loop {
             let found = members("PODLINK_TEST_MARK=only-here", None, &mut proven);
             if found.len() == 2 || std::time::Instant::now() > deadline {

@@ -98,7 +98,7 @@ impl CallTree {
     /// Ends everybody in it: TERM, `grace`, KILL, until nobody is left. Returns who is left all the same.
     pub(crate) async fn end(&self, grace: Duration) -> Vec<u32> {
         let begun = Instant::now();
-        let mut proven = Proven::new();
+        let mut proven = Proven::default();
         let mut members = self.members(&mut proven);
         if !grace.is_zero() {
             signal(&members, Signal::TERM);
@@ -117,6 +117,7 @@ impl CallTree {
             if let Some(cgroup) = &self.cgroup {
                 cgroup.kill(); // in one step, which no fork outruns
             }
+            self.stop_all(&mut members, &mut proven);
             signal(&members, Signal::KILL);
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(50));
@@ -126,6 +127,22 @@ impl CallTree {
             tracing::error!(?members, "processes of a killed call are still alive");
         }
         members
+    }
+
+    /// Stops everybody first: of two that are killed one after the other, the second could still fork.
+    fn stop_all(&self, members: &mut Vec<u32>, proven: &mut Proven) {
+        /// Rounds until nobody new turns up; a fork bomb without a cgroup may need the next ones of `end`.
+        const ROUNDS: usize = 16;
+        let mut stopped: Vec<u32> = Vec::new();
+        for _ in 0..ROUNDS {
+            let new: Vec<u32> = members.iter().copied().filter(|pid| !stopped.contains(pid)).collect();
+            if new.is_empty() {
+                break;
+            }
+            signal(&new, Signal::STOP);
+            stopped.extend(new);
+            *members = self.members(proven);
+        }
     }
 
     /// Gives up what holds it; processes that live on are not disturbed. `false` while it has to be asked again.
