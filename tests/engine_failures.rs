@@ -20,6 +20,7 @@ echo "$(basename "$0") $*" >> "$FAKE/calls"
 state=$(cat "$FAKE/state" 2> /dev/null || echo absent)
 case "$*" in
 *"network ls"*) [ "$(basename "$0")" = podman ] && cat "$FAKE/networks" 2> /dev/null; exit 0 ;;
+"image inspect "*) exit 0 ;;
 "network rm "*) rm -f "$FAKE/networks" ;;
 "compose version") exit 1 ;;
 "ps "*)
@@ -87,7 +88,7 @@ impl Fake {
     fn calls(&self) -> Vec<String> {
         let calls = std::fs::read_to_string(self.path("calls")).unwrap();
         self.put("calls", "");
-        let looks = ["podman ps ", "podman network ls"];
+        let looks = ["podman ps ", "podman network ls", "podman image inspect"];
         calls.lines().filter(|call| !looks.iter().any(|look| call.starts_with(look))).map(str::to_owned).collect()
     }
 }

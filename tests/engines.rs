@@ -66,6 +66,18 @@ fn a_pod_goes_up_stays_is_made_anew_when_changed_and_goes_down() {
     assert_eq!(up(&podman, "life")["recreated"], true);
     assert!(podman.inspect("life", "{{.Config.Env}}").contains("GREETING=other"));
 
+    // changed to what cannot start: what runs is left running
+    let runs = podman.containers("life");
+    for broken in [": bad: [", "services:\n  guest:\n    image: localhost/podlink-no-such-image:9\n"] {
+        std::fs::write(&override_file, broken).unwrap();
+        for command in ["up", "restart"] {
+            let run = podman.pod("life", &[command]).run().exits(125);
+            assert!(run.stderr.contains("the pod is left as it is"), "{}", run.stderr);
+            assert_eq!(podman.containers("life"), runs, "{command} with {broken:?}");
+        }
+    }
+    std::fs::write(&override_file, theirs.replace("theirs", "other")).unwrap();
+
     drop(podman.pod("life", &["down"]).run().exits(0));
     nothing_left(&podman, "life");
     assert_eq!(state(&podman, "life"), "gone");

@@ -215,7 +215,7 @@ fn a_failed_installation_is_told() {
     let vm = lab.pod("fails").install("echo the disk is full; exit 1").up();
     let run = vm.podlink("wait-ready", &["--timeout", "60"]).run().exits(14);
     assert!(run.stderr.contains("the disk is full"), "{}", run.stderr);
-    vm.doctor(1, &["the guest's installation failed"]);
+    vm.doctor(1, &["the guest's installation failed", "the disk is full"]);
 }
 
 /// V: two at once, each by another way of the container's networking.

@@ -24,6 +24,8 @@ pub enum Origin {
 pub struct MergedLegs {
     /// `USER_PORTS`, and which file has the last word on it.
     pub user_ports: Option<(String, Origin)>,
+    /// The image, as the engine is to be asked for it.
+    pub image: Option<String>,
     /// The image's `NETWORK`.
     pub network: Option<String>,
     /// Whether the agent's port is published on 127.0.0.1 under the pod's host port.
@@ -69,6 +71,9 @@ pub fn merged_legs(compose: &str, overriding: Option<&str>, host_port: u16) -> R
 }
 
 fn add(legs: &mut MergedLegs, service: &Value, origin: Origin, host_port: u16) {
+    if let Some(image) = service.get("image").and_then(Value::as_str) {
+        legs.image = Some(image.replace("$$", "$"));
+    }
     if let Some(list) = variable(service, "USER_PORTS") {
         legs.user_ports = Some((list, origin));
     }

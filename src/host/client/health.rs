@@ -233,9 +233,12 @@ impl Place {
     pub(super) fn not_ready(&self, stage: Stage, waiting_for: &[String]) -> Error {
         let pod = &self.pod_flag;
         match stage {
-            Stage::InstallFailed => Error::new(ErrorKind::InstallFailed, "the guest's installation failed").with_hint(
-                "its log lies in the guest: C:\\OEM\\install.log on Windows; the pod must be installed anew or repaired",
-            ),
+            Stage::InstallFailed => {
+                Error::new(ErrorKind::InstallFailed, format!("the guest's {}", stage_sentence(stage, waiting_for).trim_start_matches("the ")))
+                    .with_hint(
+                        "its log lies in the guest (C:\\OEM\\install.log on Windows); the pod must be repaired or installed anew",
+                    )
+            }
             Stage::Draining => Error::new(ErrorKind::AgentStopping, "the agent is going down and takes no calls")
                 .with_hint(format!("wait for it with `podlink pod wait-ready{pod}`")),
             _ => Error::new(ErrorKind::NotReady, format!("still booting: {}", stage_sentence(stage, waiting_for)))
@@ -254,7 +257,12 @@ pub(crate) fn stage_sentence(stage: Stage, waiting_for: &[String]) -> String {
         Stage::Draining => "the agent is going down",
         _ => "the agent is not ready",
     };
-    if waiting_for.is_empty() { what.to_owned() } else { format!("{what}, waits for {}", waiting_for.join(", ")) }
+    match stage {
+        _ if waiting_for.is_empty() => what.to_owned(),
+        // each gate with its reason
+        Stage::InstallFailed => format!("{what}: {}", waiting_for.join(", ")),
+        _ => format!("{what}, waits for {}", waiting_for.join(", ")),
+    }
 }
 
 #[cfg(test)]

@@ -71,10 +71,10 @@ fn not_ready(evidence: &Evidence, health: &Health) -> Advice {
     match health.stage {
         Stage::WaitingForToken => Advice::new("the agent runs and waits for its token", agent::mismatch(evidence).fix),
         Stage::InstallFailed => Advice::new(
-            "the guest's installation failed",
+            format!("the guest's {}", says.trim_start_matches("the ")),
             match evidence.pod.guest {
-                GuestOs::Windows => "its log in the guest, C:\\OEM\\install.log, says why",
-                GuestOs::Linux => "the installation's log in the guest says why",
+                GuestOs::Windows => "repair what its log in the guest, C:\\OEM\\install.log, names, or install it anew",
+                GuestOs::Linux => "repair what the installation's log in the guest names, or install it anew",
             },
         ),
         Stage::Draining => Advice::new("the agent is going down", format!("wait for its next start with {wait}")),

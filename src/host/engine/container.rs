@@ -8,9 +8,12 @@ use super::{
     listing::{self, Container},
     run::{Finished, Invocation, search_path},
 };
-use crate::host::{
-    Error, ErrorKind, GuestOs, Pod, Result,
-    ports::{Transport, require_free},
+use crate::{
+    compose::{Origin, merged_legs},
+    host::{
+        Error, ErrorKind, GuestOs, Pod, Result,
+        ports::{Transport, require_free},
+    },
 };
 
 /// Brings the pod's container up, as its files say now.
@@ -29,6 +32,7 @@ pub(super) async fn up(pod: &Pod, settings: &EngineSettings) -> Result<Started> 
     // before anything is taken down
     require_ports(pod, &found)?;
     if changed {
+        require_startable(pod, settings).await?;
         take_down(pod, settings).await?;
     }
     applied::write_label(pod, &digest)?;
@@ -66,6 +70,9 @@ pub(super) async fn down(pod: &Pod, settings: &EngineSettings) -> Result<Stopped
 /// Stops the guest in its time and starts it again, made anew where its files have changed.
 pub(super) async fn restart(pod: &Pod, settings: &EngineSettings) -> Result<Started> {
     let found = listing::containers(pod, settings).await?;
+    // a guest that could not come back is not stopped
+    require_ports(pod, &found)?;
+    require_startable(pod, settings).await?;
     stop(pod, &found, settings).await?;
     match up(pod, settings).await? {
         Started::Recreated => Ok(Started::Recreated),
@@ -150,6 +157,37 @@ fn require_ports(pod: &Pod, found: &[Container]) -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// Fails where the pod's files do not read or their image cannot be had, so that what runs is not taken down for them.
+async fn require_startable(pod: &Pod, settings: &EngineSettings) -> Result<()> {
+    front_end(pod.settings().engine, settings).await?;
+    let read = |name: &str| match fs_err::read_to_string(pod.dir().join(name)) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::new(ErrorKind::File, "a file of the pod cannot be read").with_source(error)),
+    };
+    let compose = read(Pod::COMPOSE_FILE)?.unwrap_or_default();
+    let overriding = read(Pod::OVERRIDE_FILE)?;
+    let merged = merged_legs(&compose, overriding.as_deref(), pod.settings().ports.agent).map_err(|unreadable| {
+        let (file, hint) = match unreadable.0 {
+            Origin::Compose => (Pod::COMPOSE_FILE, format!("`podlink setup --pod {}` writes it anew", pod.name())),
+            Origin::Override => (Pod::OVERRIDE_FILE, "mend it, it is yours".to_owned()),
+        };
+        let detail = format!("{} is no compose file; the pod is left as it is", pod.dir().join(file).display());
+        Error::new(ErrorKind::Settings, detail).with_hint(hint)
+    })?;
+    // what holds a variable is compose's to resolve
+    let Some(image) = merged.image.filter(|image| !image.contains('$')) else { return Ok(()) };
+    if engine(pod, ["image", "inspect", &image], settings.quick).await.is_ok() {
+        return Ok(());
+    }
+    engine(pod, ["pull", &image], settings.up).await.map_err(|error| {
+        let detail = format!("the image {image} cannot be had; the pod is left as it is");
+        Error::new(ErrorKind::Engine, detail)
+            .with_source(error)
+            .with_hint(format!("choose another with `podlink setup --pod {} --image IMAGE`", pod.name()))
+    })
 }
 
 /// Gives the guest its time to shut down: not every front end heeds `stop_grace_period`.
