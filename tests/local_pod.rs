@@ -351,3 +351,36 @@ fn a_wrong_command_line_is_json_too() {
         assert_eq!((&run.json()["error"], &run.json()["exit_code"]), (&"usage".into(), &2.into()), "{args:?}");
     }
 }
+
+#[test]
+fn waiting_in_vain_ends_early_with_its_own_code() {
+    use std::io::{Read as _, Write as _};
+    let pod = LocalPod::set_up();
+    let absent = pod.cli(&["pod", "wait-ready", "--timeout", "60"]).run().exits(11);
+    assert!(absent.took < Duration::from_secs(5), "{:?}", absent.took);
+
+    // a program that answers every request in full, and is no agent
+    let squatter = std::net::TcpListener::bind(("127.0.0.1", pod.port.number())).unwrap();
+    std::thread::spawn(move || {
+        for stream in squatter.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            let mut request = [0; 4096];
+            drop(stream.read(&mut request));
+            drop(stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi"));
+        }
+    });
+    let foreign = pod.cli(&["pod", "wait-ready", "--timeout", "60", "--json"]).run().exits(13);
+    assert_eq!(foreign.json()["error"], "foreign_program");
+    assert!(foreign.took > Duration::from_secs(9) && foreign.took < Duration::from_secs(25), "{:?}", foreign.took);
+}
+
+#[test]
+fn the_guests_time_out_is_the_one_that_is_seen() {
+    let pod = LocalPod::set_up();
+    pod.cli(&["pod", "up"]).run().exits(0);
+    let in_time = pod.cli(&["pod", "exec", "--timeout", "2", "echo partly; sleep 1.7; echo done"]).run().exits(0);
+    assert_eq!(in_time.stdout, "partly\ndone\n");
+    let late = pod.cli(&["pod", "exec", "--timeout", "2", "echo partly; sleep 2.6; echo done"]).run().exits(124);
+    assert_eq!(late.stdout, "partly\n");
+    assert!(late.stderr.contains("timed out"), "{}", late.stderr);
+}
