@@ -336,9 +336,12 @@ fn as_the_first_process_it_leaves_no_zombies() {
         let request = crate::support::http::request("POST", "/exec", &headers, body.as_bytes());
         crate::support::http::Pending::send(port.number(), &request).answer().json
     };
+    let health = crate::support::http::request("GET", "/health", &[], b"");
     let mut started = false;
-    wait_for("the agent", Duration::from_secs(20), || {
-        started = std::net::TcpStream::connect(("127.0.0.1", port.number())).is_ok();
+    wait_for("the agent to be ready", Duration::from_secs(20), || {
+        // it listens before it has its token
+        started = std::net::TcpStream::connect(("127.0.0.1", port.number())).is_ok()
+            && crate::support::http::Pending::send(port.number(), &health).answer().status == 200;
         started || outer.try_wait().unwrap().is_some()
     });
     if !started {

@@ -62,7 +62,7 @@ pub(super) struct SetupArgs {
     /// The file that holds that user's password; without it a random one is made and kept
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     password_file: Option<PathBuf>,
-    /// The guest's time zone, such as Europe/Vienna
+    /// The guest's time zone, such as Europe/Vienna; this machine's for a new pod
     #[arg(long, value_name = "ZONE")]
     timezone: Option<String>,
     /// The image's NETWORK, for machines where its own choice does not work

@@ -108,7 +108,10 @@ fn machine(request: &SetupRequest, was: Option<&PodSettings>, guest: GuestOs) ->
             Some(password) => password.clone(),
             None => random_password()?,
         },
-        timezone: request.timezone.clone().or(earlier.and_then(|machine| machine.timezone.clone())),
+        timezone: match earlier {
+            Some(earlier) => request.timezone.clone().or(earlier.timezone.clone()),
+            None => request.timezone.clone().or_else(this_timezone),
+        },
         network: request.network.clone().or(earlier.and_then(|machine| machine.network.clone())),
     };
     check(&machine)?;
@@ -143,6 +146,18 @@ fn check(machine: &Machine) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// This machine's time zone by its name in the IANA database; `None` where it has none that could be told.
+fn this_timezone() -> Option<String> {
+    // `/usr/share/zoneinfo/Europe/Vienna`, whatever the system's own place for it
+    let link = std::fs::read_link("/etc/localtime").ok();
+    let linked = link.as_ref().and_then(|link| Some(link.to_str()?.split_once("/zoneinfo/")?.1.to_owned()));
+    let written = || Some(fs_err::read_to_string("/etc/timezone").ok()?.trim().to_owned());
+    let is_name = |name: &String| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '/' | '_' | '-' | '+'))
+    };
+    std::env::var("TZ").ok().filter(is_name).or(linked).or_else(written).filter(is_name)
 }
 
 /// A size as the image takes it: `4G`.
