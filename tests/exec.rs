@@ -450,18 +450,20 @@ fn a_call_with_an_id_waits_for_its_caller_to_come_back() {
 
 #[test]
 fn a_caller_that_comes_back_and_leaves_again_has_its_whole_time() {
-    let agent = Agent::with(&["--orphan-grace", "1500"]);
+    let agent = Agent::with(&["--orphan-grace", "4000"]);
     let tag = processes::unique_seconds();
     let body = json!({ "argv": ["sleep", tag] });
     let id = [("x-request-id", "to-and-fro")];
     let first = agent.begin_post("/exec", &body, &id);
     wait_for("the program to run", Duration::from_secs(5), || processes::with_args(&["sleep", &tag]).len() == 1);
     first.hang_up(false);
-    std::thread::sleep(Duration::from_millis(900));
-    agent.begin_post("/exec", &body, &id).hang_up(false);
+    let second = agent.begin_post("/exec", &body, &id);
+    // time enough to be heard, and less than the first one's timer has left
+    std::thread::sleep(Duration::from_millis(1500));
+    second.hang_up(false);
     let left = Instant::now();
-    wait_for("the program to be gone", Duration::from_secs(6), || processes::with_args(&["sleep", &tag]).is_empty());
-    assert!(left.elapsed() > Duration::from_millis(1200), "{:?}", left.elapsed());
+    wait_for("the program to be gone", Duration::from_secs(9), || processes::with_args(&["sleep", &tag]).is_empty());
+    assert!(left.elapsed() > Duration::from_secs(3), "{:?}", left.elapsed());
 }
 
 #[test]
