@@ -21,6 +21,17 @@ pub use stage::{STAGED_NAME, stage};
 pub use store::{TOKEN_FILE, load, load_or_create};
 pub use watch::{WatchSettings, watch};
 
+/// Random bytes from the operating system's source: for secrets, and for names that nobody may guess.
+///
+/// # Errors
+/// When the system has no randomness to give.
+pub fn random_bytes<const N: usize>() -> Result<[u8; N], TokenError> {
+    use rand::TryRng as _;
+    let mut bytes = [0; N];
+    rand::rngs::SysRng.try_fill_bytes(&mut bytes).map_err(|_| TokenError::NoRandomness)?;
+    Ok(bytes)
+}
+
 /// A bearer token.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
 pub struct Token([u8; 32]);
@@ -31,10 +42,7 @@ impl Token {
     /// # Errors
     /// When the system has no randomness to give.
     pub fn generate() -> Result<Self, TokenError> {
-        use rand::TryRng;
-        let mut bytes = [0; 32];
-        rand::rngs::SysRng.try_fill_bytes(&mut bytes).map_err(|_| TokenError::NoRandomness)?;
-        Ok(Self(bytes))
+        random_bytes().map(Self)
     }
 
     /// Reads 64 hex digits; a byte-order mark before them and blanks and line ends around them are passed over.
@@ -84,7 +92,7 @@ pub struct MalformedToken {
 #[derive(Debug, Error)]
 pub enum TokenError {
     /// The operating system gave no random bytes.
-    #[error("the operating system gave no random bytes for a new token")]
+    #[error("the operating system gave no random bytes")]
     NoRandomness,
     /// The file's content is not a token.
     #[error("{path} does not hold a token")]

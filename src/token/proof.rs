@@ -6,7 +6,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
-use super::{Token, TokenError};
+use super::{Token, TokenError, random_bytes};
 
 /// Keeps a proof for `/health` from being taken for one of anything else signed with the token.
 const DOMAIN: &[u8] = b"podlink-health-1";
@@ -21,10 +21,7 @@ impl Challenge {
     /// # Errors
     /// When the system has no randomness to give.
     pub fn generate() -> Result<Self, TokenError> {
-        use rand::TryRng;
-        let mut bytes = [0; 32];
-        rand::rngs::SysRng.try_fill_bytes(&mut bytes).map_err(|_| TokenError::NoRandomness)?;
-        Ok(Self(bytes))
+        random_bytes().map(Self)
     }
 
     /// Reads 64 hex digits; `None` for anything else.

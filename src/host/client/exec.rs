@@ -20,9 +20,12 @@ use super::{
     answer::Answer,
     http::{BodyError, read_body},
 };
-use crate::protocol::{
-    DEFAULT_TIMEOUT_SEC, ErrorCode, ExecRequest, ExecResult, HEADER_IF_AGENT, HEADER_REQUEST_ID, MAX_JSON_BODY,
-    PATH_EXEC, TimeoutSec,
+use crate::{
+    protocol::{
+        DEFAULT_TIMEOUT_SEC, ErrorCode, ExecRequest, ExecResult, HEADER_IF_AGENT, HEADER_REQUEST_ID, MAX_JSON_BODY,
+        PATH_EXEC, TimeoutSec,
+    },
+    token::random_bytes,
 };
 
 /// The longest that any call is waited for: far over every agent's cap, and within what clocks can add.
@@ -38,11 +41,8 @@ impl RequestId {
     /// # Errors
     /// When the system has no randomness to give.
     pub fn generate() -> Result<Self> {
-        use rand::TryRng as _;
-        let mut bytes = [0; 16];
-        rand::rngs::SysRng.try_fill_bytes(&mut bytes).map_err(|error| {
-            Error::new(ErrorKind::Internal, "the operating system gave no random bytes").with_source(error)
-        })?;
+        let bytes = random_bytes::<16>()
+            .map_err(|error| Error::new(ErrorKind::Internal, "no id can be made for the call").with_source(error))?;
         Ok(Self(hex::encode(bytes)))
     }
 }

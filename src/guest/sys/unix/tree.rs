@@ -88,7 +88,7 @@ impl CallTree {
         let mut members = process_table::members(&self.mark, self.leader, proven);
         if let Some(cgroup) = &self.cgroup {
             // a zombie stays listed until it is reaped, and is dead all the same
-            members.extend(cgroup.members().into_iter().filter(|pid| !is_zombie(*pid)));
+            members.extend(cgroup.members().into_iter().filter(|pid| !process_table::is_dead(*pid)));
             members.sort_unstable();
             members.dedup();
         }
@@ -156,15 +156,5 @@ fn signal(pids: &[u32], signal: Signal) {
         if let Some(pid) = i32::try_from(*pid).ok().and_then(Pid::from_raw) {
             let _ = kill_process(pid, signal); // gone already is as good
         }
-    }
-}
-
-fn is_zombie(pid: u32) -> bool {
-    match std::fs::read(format!("/proc/{pid}/stat")) {
-        Ok(stat) => {
-            let state = stat.iter().rposition(|byte| *byte == b')').and_then(|end| stat.get(end + 2));
-            matches!(state, Some(b'Z' | b'X'))
-        }
-        Err(_) => true, // gone
     }
 }
