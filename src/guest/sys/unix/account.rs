@@ -56,8 +56,9 @@ mod tests {
         assert_eq!(session_in("71 (a) b (c) S 1 71 0 0 -1"), Some(0));
         assert_eq!(session_in("71 (podlink) S 1 71 42 0 -1"), Some(42));
         assert_eq!(session_in(""), None);
-        let own = rustix::process::getsid(None).unwrap().as_raw_nonzero().get();
-        assert_eq!(account().session_id, own.unsigned_abs());
+        let own = std::process::id().to_string();
+        let said = std::process::Command::new("ps").args(["-o", "sid=", "-p", &own]).output().unwrap().stdout;
+        assert_eq!(account().session_id.to_string(), String::from_utf8_lossy(&said).trim());
     }
 
     #[test]
