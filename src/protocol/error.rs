@@ -133,6 +133,12 @@ pub struct ErrorBody {
     /// Where it had been started: the agent's name for the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process_id: Option<String>,
+    /// With `cancelled` and `agent_stopping` of a started one: processes that were ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub killed: Option<u64>,
+    /// Likewise: processes that could not be ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub survivors: Option<Vec<u32>>,
     /// Standard output until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdout: Option<String>,
@@ -158,6 +164,8 @@ impl ErrorBody {
             waiting_for: Vec::new(),
             started: None,
             process_id: None,
+            killed: None,
+            survivors: None,
             stdout: None,
             stderr: None,
             stdout_b64: None,

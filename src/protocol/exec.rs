@@ -41,7 +41,7 @@ impl Shell {
 /// The body of `POST /exec`.
 ///
 /// Exactly one of `script` and `argv`. A client that sends only `script` and `timeout_sec` is served.
-#[derive(Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ExecRequest {
     /// The script's source, UTF-8, in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -52,7 +52,8 @@ pub struct ExecRequest {
     /// Which interpreter runs `script`.
     #[serde(default)]
     pub shell: Shell,
-    /// Seconds until the call is killed; 60 where absent. Waiting for a slot is not part of it.
+    /// Seconds until the call is killed. Waiting for a slot is not part of it. Where absent: 60 for buffered and
+    /// streamed calls, none for detached and attached ones. 0 is none, and for all but buffered calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<f64>)]
     pub timeout_sec: Option<TimeoutSec>,
@@ -68,15 +69,47 @@ pub struct ExecRequest {
     /// What the program reads on stdin, in base64; an empty one where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<String>,
-    /// Calls of one session run in order. Not offered yet: 501.
+    /// Keep the program's stdin open, to be fed by `POST /processes/{id}/stdin`; after what `stdin` holds. Not for
+    /// buffered calls.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub open_stdin: bool,
+    /// Calls of one session run one after the other in order of arrival; 1 to 64 of `[A-Za-z0-9_-]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// Answer at once and let the program go on. Not offered yet: 501.
-    #[serde(default)]
+    /// False: answer 409 `busy` rather than wait for a turn in the session, or for a slot.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    pub queue: bool,
+    /// Answer 202 at once and let the program go on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub detach: bool,
     /// Bytes kept of each of stdout and stderr; 8 MiB where absent; the agent's limits name the most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_bytes: Option<u64>,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// Nothing to run yet, and every other field as it is where absent.
+impl Default for ExecRequest {
+    fn default() -> Self {
+        Self {
+            script: None,
+            argv: None,
+            shell: Shell::Auto,
+            timeout_sec: None,
+            cwd: None,
+            env: None,
+            env_clear: false,
+            stdin: None,
+            open_stdin: false,
+            session: None,
+            queue: true,
+            detach: false,
+            max_output_bytes: None,
+        }
+    }
 }
 
 /// Scripts, environments and input may hold secrets: only their shape is shown.
@@ -199,8 +232,11 @@ pub struct ExecResult {
     /// The signal that killed the program, if one did.
     #[serde(default)]
     pub signal: Option<i32>,
+    /// Processes of the call that were ended by the agent: by its time-out, all that lived of its tree.
+    #[serde(default)]
+    pub killed: u64,
     /// Processes of a killed call that were still alive when the agent gave up killing; empty in all but broken guests.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub survivors: Vec<u32>,
 }
 

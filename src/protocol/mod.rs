@@ -8,16 +8,34 @@
 //! that an old peer does not send has a default here). A change that an old peer would misread raises
 //! [`PROTOCOL_VERSION`] and gets a line above.
 
+mod attach;
 mod error;
 mod exec;
+mod frame;
 mod health;
 mod openapi;
+mod process;
+mod stream;
+mod system;
 mod whoami;
 
+pub use attach::{
+    AttachControl, AttachRequest, AttachStatus, CHANNEL_CLOSE, CHANNEL_RESIZE, CHANNEL_STATUS, CHANNEL_STDERR,
+    CHANNEL_STDIN, CHANNEL_STDOUT, MAX_MESSAGE, Pty, TerminalSize,
+};
 pub use error::{ErrorBody, ErrorCode};
 pub use exec::{ExecRequest, ExecResult, Shell, TimeoutSec};
+pub use frame::{
+    FRAME_HEADER, Frame, FrameDecoder, FrameError, FrameKind, MAX_FRAME, MEDIA_EVENTS, MEDIA_MULTIPLEXED, frame_header,
+};
 pub use health::{Health, Stage};
 pub use openapi::openapi;
+pub use process::{
+    ProcessEnded, ProcessInfo, ProcessList, ProcessMode, ProcessState, SessionEnded, SessionInfo, SessionList,
+    SignalRequest, Signalled, StdinAccepted,
+};
+pub use stream::{Gap, HEADER_PROCESS_ID, Running, Started, StreamEnd, stream_event};
+pub use system::{SocketOwner, SocketProtocol, SystemProcess, SystemProcesses, SystemSocket, SystemSockets};
 pub use whoami::{Limits, Whoami};
 
 /// The version of the wire that this build speaks.
@@ -43,6 +61,16 @@ pub const PATH_HEALTH: &str = "/health";
 pub const PATH_WHOAMI: &str = "/whoami";
 /// Runs a script or a program.
 pub const PATH_EXEC: &str = "/exec";
+/// Runs one and stays attached to it over a WebSocket.
+pub const PATH_EXEC_ATTACH: &str = "/exec/attach";
+/// The calls that the agent knows; `/{process_id}` one of them, below it `output`, `attach`, `stdin` and `signal`.
+pub const PATH_PROCESSES: &str = "/processes";
+/// Calls that run one after the other; `/{name}` one of them.
+pub const PATH_SESSIONS: &str = "/sessions";
+/// All processes of the guest.
+pub const PATH_SYSTEM_PROCESSES: &str = "/system/processes";
+/// All sockets of the guest that can be reached.
+pub const PATH_SYSTEM_SOCKETS: &str = "/system/sockets";
 
 /// Default of [`ExecRequest::timeout_sec`].
 pub const DEFAULT_TIMEOUT_SEC: u64 = 60;

@@ -69,7 +69,8 @@ impl Finished {
                     stdout_bytes,
                     stderr_bytes,
                     signal: outcome.signal,
-                    survivors: outcome.survivors,
+                    killed: outcome.ended.killed,
+                    survivors: outcome.ended.survivors,
                 };
                 return Self::json(StatusCode::OK, &result, Summary::Exited(outcome.rc), true);
             }
@@ -80,6 +81,8 @@ impl Finished {
             detail: Some("the program was killed before it ended".to_owned()),
             started: Some(true),
             process_id: Some(process_id.to_owned()),
+            killed: Some(outcome.ended.killed),
+            survivors: Some(outcome.ended.survivors),
             stdout: Some(stdout),
             stderr: Some(stderr),
             stdout_b64,

@@ -64,9 +64,9 @@ impl Runs {
             }
             for process_id in names(&folder).into_iter().filter(|name| name != "lock" && !name.starts_with(ENDED)) {
                 let tree = trees.find(&process_id);
-                let survivors = tree.end(std::time::Duration::ZERO).await;
+                let ended = tree.end(std::time::Duration::ZERO).await;
                 tree.release();
-                tracing::warn!(process_id, ?survivors, "swept a call that an agent before this one had not ended");
+                tracing::warn!(process_id, ?ended, "swept a call that an agent before this one had not ended");
             }
             if let Err(error) = fs_err::remove_dir_all(&folder) {
                 tracing::warn!(%error, "could not remove what an agent before this one left behind");

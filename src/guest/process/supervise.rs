@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    super::sys::{self, CallTree, Drainer, OutputPipe, TreeHome, WaitedFor},
+    super::sys::{self, CallTree, Drainer, Ended, OutputPipe, TreeHome, WaitedFor},
     error::SpawnError,
     launch,
     output::{Captured, Rest, capture},
@@ -104,8 +104,8 @@ pub(crate) struct Outcome {
     pub stderr: Captured,
     /// From the spawn to the leader's end.
     pub duration: Duration,
-    /// Processes that could not be killed.
-    pub survivors: Vec<u32>,
+    /// Whom a time-out or kill ended, and who is left.
+    pub ended: Ended,
 }
 
 /// A program that has been started.
@@ -147,7 +147,7 @@ pub(crate) async fn supervise(
         why = wished_for(kill) => Ending::Killed(why),
         () = tokio::time::sleep(timeout) => Ending::TimedOut,
     };
-    let survivors = if ending == Ending::Exited { Vec::new() } else { tree.end(environs.kill_grace).await };
+    let ended = if ending == Ending::Exited { Ended::default() } else { tree.end(environs.kill_grace).await };
     let status = reap(&mut child).await;
     let duration = begun.elapsed();
     leader_gone.send_replace(true);
@@ -156,7 +156,7 @@ pub(crate) async fn supervise(
 
     tokio::task::spawn_blocking(move || clean_up(&environs, [out_rest, err_rest], tree, folder)).await.ok();
     let (rc, signal) = code_of(status, ending);
-    Ok(Outcome { ending, rc, signal, stdout, stderr, duration, survivors })
+    Ok(Outcome { ending, rc, signal, stdout, stderr, duration, ended })
 }
 
 /// Everything that can fail comes before the spawn, so that a failure cannot leave a child behind.

@@ -3,7 +3,7 @@
 mod unix;
 
 pub(super) use unix::{
-    CallTree, Drainer, OutputPipe, Signals, TreeHome, WaitedFor, account, connection_limit, create_private,
+    CallTree, Drainer, Ended, OutputPipe, Signals, TreeHome, WaitedFor, account, connection_limit, create_private,
     create_private_dir, interpreter, keep_alive, leader_signal, may_enter, open_private_append, raise_file_limit,
     reap_orphans, set_reuse_address, set_v6_only, start_time,
 };

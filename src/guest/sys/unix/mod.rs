@@ -25,4 +25,4 @@ pub(in crate::guest) use shell::interpreter;
 pub(in crate::guest) use signals::Signals;
 pub(in crate::guest) use socket::{connection_limit, keep_alive, set_reuse_address, set_v6_only};
 pub(in crate::guest) use spawn::{leader_signal, raise_file_limit};
-pub(in crate::guest) use tree::{CallTree, TreeHome};
+pub(in crate::guest) use tree::{CallTree, Ended, TreeHome};

@@ -4,7 +4,10 @@
 //! call's survivor with it. Where cgroups can be written the kernel proves it. Elsewhere the proof is a mark in the
 //! environment, the leader's session, or descent from a process with one of the two.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Command;
@@ -60,6 +63,15 @@ impl TreeHome {
     }
 }
 
+/// What came of ending a tree.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Ended {
+    /// Processes that were alive when it began, or turned up meanwhile, and are dead.
+    pub killed: u64,
+    /// Processes that are alive all the same.
+    pub survivors: Vec<u32>,
+}
+
 /// The processes of one call.
 #[derive(Debug)]
 pub(crate) struct CallTree {
@@ -95,11 +107,12 @@ impl CallTree {
         members
     }
 
-    /// Ends everybody in it: TERM, `grace`, KILL, until nobody is left. Returns who is left all the same.
-    pub(crate) async fn end(&self, grace: Duration) -> Vec<u32> {
+    /// Ends everybody in it: TERM, `grace`, KILL, until nobody is left.
+    pub(crate) async fn end(&self, grace: Duration) -> Ended {
         let begun = Instant::now();
         let mut proven = Proven::default();
         let mut members = self.members(&mut proven);
+        let mut seen: BTreeSet<u32> = members.iter().copied().collect();
         if !grace.is_zero() {
             signal(&members, Signal::TERM);
             // a stopped process takes the TERM only when it goes on
@@ -110,6 +123,7 @@ impl CallTree {
             tokio::time::sleep(pause.min(grace)).await;
             pause = (pause * 2).min(Duration::from_millis(20));
             members = self.members(&mut proven);
+            seen.extend(&members);
         }
         let deadline = Instant::now() + KILL_DEADLINE;
         pause = Duration::from_millis(1);
@@ -118,15 +132,18 @@ impl CallTree {
                 cgroup.kill(); // in one step, which no fork outruns
             }
             self.stop_all(&mut members, &mut proven);
+            seen.extend(&members);
             signal(&members, Signal::KILL);
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(50));
             members = self.members(&mut proven);
+            seen.extend(&members);
         }
         if !members.is_empty() {
             tracing::error!(?members, "processes of a killed call are still alive");
         }
-        members
+        let killed = seen.iter().filter(|pid| !members.contains(pid)).count();
+        Ended { killed: killed as u64, survivors: members }
     }
 
     /// Stops everybody first: of two that are killed one after the other, the second could still fork.
