@@ -12,6 +12,7 @@ mod signal_names;
 mod signals;
 mod socket;
 mod spawn;
+mod subreaper;
 mod tree;
 
 pub(in crate::guest) use account::account;
