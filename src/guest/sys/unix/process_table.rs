@@ -158,13 +158,13 @@ fn look(pid: u32) -> Option<Entry> {
 mod tests {
     use super::*;
 
-    const fn marked(mark: &str) -> Proofs<'_> {
+    const fn by_mark(mark: &str) -> Proofs<'_> {
         Proofs { mark, leader: None, subreaper: None }
     }
 
     #[test]
     fn nothing_proves_nothing() {
-        assert_eq!(members(marked("PODLINK_CALL=p-nobody"), &mut Proven::default()), [0_u32; 0]);
+        assert_eq!(members(by_mark("PODLINK_CALL=p-nobody"), &mut Proven::default()), [0_u32; 0]);
         // the kernel's threads are in session 0, and below nobody
         assert_eq!(Identity::of(0), None);
     }
@@ -189,7 +189,7 @@ mod tests {
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
         let mut proven = Proven::default();
         let found = loop {
-            let found = members(marked("PODLINK_TEST_MARK=only-here"), &mut proven);
+            let found = members(by_mark("PODLINK_TEST_MARK=only-here"), &mut proven);
             if found.len() == 2 || std::time::Instant::now() > deadline {
                 break found;
             }
@@ -203,7 +203,7 @@ mod tests {
         kill(marked.id());
         marked.wait().unwrap();
         let orphan: Vec<u32> = found.into_iter().filter(|pid| *pid != marked.id()).collect();
-        assert_eq!(members(marked("PODLINK_TEST_MARK=only-here"), &mut proven), orphan);
+        assert_eq!(members(by_mark("PODLINK_TEST_MARK=only-here"), &mut proven), orphan);
         kill(orphan[0]);
     }
 }
