@@ -7,7 +7,9 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::CString,
     io,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -36,26 +38,25 @@ const KILL_DEADLINE: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(crate) struct TreeHome {
     cgroups: Option<CgroupHome>,
-    /// Whether a call without a cgroup gets a subreaper.
-    subreapers: bool,
-    /// Where this process' environment lies.
-    environment: Option<(usize, usize)>,
+    /// What a call without a cgroup gets a subreaper with; `None` where the system has none.
+    subreapers: Option<subreaper::Home>,
 }
 
 impl TreeHome {
-    /// Finds out what this system offers; `use_cgroups: false` leaves cgroups alone.
-    pub(crate) fn detect(agent_id: &str, use_cgroups: bool) -> Self {
+    /// Finds out what this system offers; `use_cgroups: false` leaves cgroups alone. `program` is the executable whose
+    /// `agent hold` takes over a subreaper's part in a long call; `None` leaves it to a copy of this process.
+    pub(crate) fn detect(agent_id: &str, use_cgroups: bool, program: Option<&Path>) -> Self {
         let cgroups = if use_cgroups { CgroupHome::detect(agent_id) } else { None };
-        let subreapers = subreaper::available();
-        tracing::debug!(?cgroups, subreapers, "how calls' processes are told apart");
-        Self { cgroups, subreapers, environment: subreaper::environment_area() }
+        let subreapers = subreaper::Home::detect(program);
+        tracing::debug!(?cgroups, ?subreapers, "how calls' processes are told apart");
+        Self { cgroups, subreapers }
     }
 
     /// What holds the processes of a call: `cgroup`, `subreaper` or `environment`.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self { cgroups: Some(_), .. } => "cgroup",
-            Self { subreapers: true, .. } => "subreaper",
+            Self { subreapers: Some(_), .. } => "subreaper",
             _ => "environment",
         }
     }
@@ -69,10 +70,10 @@ impl TreeHome {
                 )
                 .ok()
         });
-        let holder = match cgroup {
-            Some(cgroup) => Holder::Cgroup(cgroup),
-            None if self.subreapers => Holder::NewSubreaper { environment: self.environment },
-            None => Holder::Nothing,
+        let holder = match (cgroup, &self.subreapers) {
+            (Some(cgroup), _) => Holder::Cgroup(cgroup),
+            (None, Some(home)) => Holder::NewSubreaper(home.clone()),
+            (None, None) => Holder::Nothing,
         };
         CallTree { mark: format!("{MARK}={process_id}"), holder, leader: None }
     }
@@ -111,9 +112,7 @@ pub(crate) struct CallTree {
 enum Holder {
     Cgroup(Cgroup),
     /// One that the call's command will fork.
-    NewSubreaper {
-        environment: Option<(usize, usize)>,
-    },
+    NewSubreaper(subreaper::Home),
     /// One that the spawn has perhaps forked.
     Spawned(Subreaper),
     Subreaper(Identity),
@@ -129,9 +128,10 @@ impl CallTree {
         let (mut join, mut below) = (None, None);
         match &self.holder {
             Holder::Cgroup(cgroup) => join = Some(cgroup.join_file()?),
-            Holder::NewSubreaper { environment } => {
+            Holder::NewSubreaper(home) => {
                 let (subreaper, report) = Subreaper::new()?;
-                below = Some(Plan { report, mark: self.mark.clone(), environment: *environment });
+                let mark = CString::new(self.mark.as_str()).map_err(io::Error::other)?;
+                below = Some(Plan { report, mark, home: home.clone() });
                 self.holder = Holder::Spawned(subreaper);
             }
             Holder::Spawned(_) | Holder::Subreaper(_) | Holder::Nothing => {}
@@ -183,15 +183,9 @@ impl CallTree {
 
     /// Who is alive of it. A process that root has moved out of the cgroup still bears the mark, so both are asked.
     fn members(&self, proven: &mut Proven) -> Vec<u32> {
-        let proofs = Proofs { mark: &self.mark, leader: self.leader, subreaper: self.subreaper() };
-        let mut members = process_table::members(proofs, proven);
-        if let Holder::Cgroup(cgroup) = &self.holder {
-            // a zombie stays listed until it is reaped, and is dead all the same
-            members.extend(cgroup.members().into_iter().filter(|pid| !process_table::is_dead(*pid)));
-            members.sort_unstable();
-            members.dedup();
-        }
-        members
+        let listed = if let Holder::Cgroup(cgroup) = &self.holder { cgroup.members() } else { Vec::new() };
+        let proofs = Proofs { mark: &self.mark, leader: self.leader, subreaper: self.subreaper(), listed: &listed };
+        process_table::members(proofs, proven)
     }
 
     const fn subreaper(&self) -> Option<Identity> {
@@ -227,12 +221,19 @@ impl CallTree {
         }
         let deadline = Instant::now() + KILL_DEADLINE;
         pause = Duration::from_millis(1);
-        while self.anybody(&members) && Instant::now() < deadline {
+        // who forks and exits all the time can be missed by every look; only the kernel's step is sure to meet it
+        let mut unsure = matches!(self.holder, Holder::Cgroup(_));
+        while (unsure || self.anybody(&members)) && Instant::now() < deadline {
+            unsure = false;
             if let Holder::Cgroup(cgroup) = &self.holder {
-                cgroup.kill(); // in one step, which no fork outruns
+                cgroup.freeze(); // or some would die uncounted
+                members = self.members(&mut proven);
             }
             self.stop_all(&mut members, &mut proven);
             seen.extend(&members);
+            if let Holder::Cgroup(cgroup) = &self.holder {
+                cgroup.kill(); // in one step, which no fork outruns
+            }
             signal(&members, Signal::KILL);
             if let Some(subreaper) = self.living_subreaper() {
                 subreaper::go_on(subreaper);
@@ -299,7 +300,7 @@ mod tests {
     use crate::guest::sys::leader_signal;
 
     fn homes() -> [TreeHome; 2] {
-        [true, false].map(|use_cgroups| TreeHome::detect(&format!("unit{use_cgroups}"), use_cgroups))
+        [true, false].map(|use_cgroups| TreeHome::detect(&format!("unit{use_cgroups}"), use_cgroups, None))
     }
 
     /// A script that runs in a tree of its own, and has written its first line.
@@ -382,7 +383,7 @@ mod tests {
 
     #[tokio::test]
     async fn without_its_subreaper_a_tree_is_ended_by_the_older_proofs() {
-        let home = TreeHome::detect("unit", false);
+        let home = TreeHome::detect("unit", false, None);
         assert_eq!(home.kind(), "subreaper");
         let script = "setsid sleep 60 & env -i /bin/sleep 60 & sleep 0.3; echo; wait";
         let (tree, mut child) = begin(&home, "older", script).await;
