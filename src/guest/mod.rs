@@ -25,9 +25,11 @@ mod router;
 mod second;
 mod server;
 mod signals;
+mod snapshots;
 mod stamp;
 mod state;
 mod sys;
+mod system;
 mod transport;
 mod whoami;
 

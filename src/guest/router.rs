@@ -12,11 +12,12 @@ use axum::{
 };
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::{GuestError, admit, exec, health, stamp, state::AppState, whoami};
-use crate::protocol::{ErrorCode, PATH_EXEC, PATH_HEALTH, PATH_WHOAMI};
+use super::{GuestError, admit, exec, health, stamp, state::AppState, system, whoami};
+use crate::protocol::{ErrorCode, PATH_EXEC, PATH_HEALTH, PATH_SYSTEM_PROCESSES, PATH_SYSTEM_SOCKETS, PATH_WHOAMI};
 
 /// What a caller with a token is told about paths.
-const KNOWN_PATHS: &str = "the paths are GET /health, GET /whoami, POST /exec and DELETE /exec/{request-id}";
+const KNOWN_PATHS: &str = "the paths are GET /health, GET /whoami, POST /exec, DELETE /exec/{request-id}, \
+    GET /system/processes and GET /system/sockets";
 
 /// All that the agent answers.
 pub(super) fn router(state: AppState) -> Router {
@@ -26,6 +27,8 @@ pub(super) fn router(state: AppState) -> Router {
         .route(PATH_WHOAMI, get(whoami::get.layer(from_fn(admit::understood))))
         .route(PATH_EXEC, post(exec::run.layer(ready).layer(from_fn(admit::understood))))
         .route("/exec/{request_id}", delete(exec::cancel.layer(from_fn(admit::understood))))
+        .route(PATH_SYSTEM_PROCESSES, get(system::processes.layer(from_fn(admit::understood))))
+        .route(PATH_SYSTEM_SOCKETS, get(system::sockets.layer(from_fn(admit::understood))))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed);
     around(routes, &state).with_state(state)
