@@ -120,7 +120,9 @@ mod tests {
             let socket = find(protocol, address.port()).unwrap();
             assert_eq!(socket.address, "127.0.0.1");
             assert_eq!(socket.user, Some(super::super::account().user));
-            assert_eq!(socket.owners.iter().map(|owner| owner.pid).collect::<Vec<_>>(), [std::process::id()]);
+            // another test's child may hold it too, between its fork and its exec
+            let own = socket.owners.iter().filter(|owner| owner.pid == std::process::id());
+            assert_eq!(own.count(), 1, "{socket:?}");
         }
         // it takes from its peer alone
         assert_eq!(find(SocketProtocol::Udp, connected.local_addr().unwrap().port()), None);
