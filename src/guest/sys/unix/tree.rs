@@ -20,7 +20,7 @@ use super::{
 };
 
 /// The variable that marks a call's processes; its value is the call's process id.
-const MARK: &str = "PODLINK_CALL";
+pub(super) const MARK: &str = "PODLINK_CALL";
 
 /// How long killing goes on before those left are named as survivors. Only a process in an uninterruptible system
 /// call takes that long.
