@@ -25,6 +25,6 @@ pub(in crate::guest) use process_table::start_time;
 pub(in crate::guest) use pty::{Pty, PtySlave};
 pub(in crate::guest) use shell::interpreter;
 pub(in crate::guest) use signals::Signals;
-pub(in crate::guest) use socket::{connection_limit, keep_alive, set_reuse_address, set_v6_only};
+pub(in crate::guest) use socket::{another_handle, connection_limit, keep_alive, set_reuse_address, set_v6_only};
 pub(in crate::guest) use spawn::{leader_signal, raise_file_limit};
 pub(in crate::guest) use tree::{CallTree, Ended, TreeHome};
