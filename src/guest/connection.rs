@@ -210,3 +210,46 @@ impl HttpBody for ResponseBody {
         self.inner.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::{Extension, routing::get};
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+        sync::Semaphore,
+        time::{sleep, timeout},
+    };
+
+    use super::*;
+
+    /// More than the two sockets hold between them.
+    const MUCH: usize = 32 * 1024 * 1024;
+
+    #[tokio::test]
+    async fn a_reader_that_stands_still_is_given_up_unless_the_answer_is_marked() {
+        let router = Router::new()
+            .route("/plain", get(|| async { vec![7_u8; MUCH] }))
+            .route("/stream", get(|| async { (Extension(Patient), vec![7_u8; MUCH]) }));
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let (_stop, stopping) = watch::channel(false);
+        for (path, all_comes) in [("/plain", false), ("/stream", true)] {
+            let mut caller = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (stream, address) = listener.accept().await.unwrap();
+            let place = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
+            let peer = Peer { address, standing: Standing::Served };
+            let deadlines = Deadlines { write_stall: Duration::from_millis(100), ..Deadlines::DEFAULT };
+            let serving = converse(stream, place, peer, router.clone(), deadlines, "a".into(), stopping.clone());
+            let serving = tokio::spawn(serving);
+            let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+            caller.write_all(request.as_bytes()).await.unwrap();
+            sleep(Duration::from_millis(500)).await; // five times what is given
+            assert_eq!(serving.is_finished(), !all_comes, "{path}");
+            let mut said = Vec::new();
+            let read = timeout(Duration::from_secs(20), caller.read_to_end(&mut said)).await.expect("an end");
+            assert_eq!(read.is_ok() && said.len() > MUCH, all_comes, "{path}: {} bytes", said.len());
+        }
+    }
+}
