@@ -5,6 +5,7 @@
 
 mod account;
 mod admit;
+mod attach;
 mod bind;
 pub mod calls;
 mod config;
@@ -20,13 +21,16 @@ mod log;
 mod network;
 mod pid_file;
 mod process;
+mod processes;
 mod request_id;
 mod router;
 mod second;
 mod server;
+mod sessions;
 mod signals;
 mod stamp;
 mod state;
+mod streams;
 mod sys;
 mod transport;
 mod whoami;

@@ -98,6 +98,9 @@ pub async fn serve(
         tracing::error!(?limit, "calls did not end in time; ending without them");
     }
     stop.send_replace(true);
+    if !state.attachments().end(FAREWELL).await {
+        tracing::info!("ending with attached clients that have not taken their last words");
+    }
     while accepting.join_next().await.is_some() {}
     tracing::info!("stopped");
     Ok(())

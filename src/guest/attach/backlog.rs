@@ -67,11 +67,6 @@ impl Backlog {
         self.push(Item::End).await;
     }
 
-    /// Whether what is typed now would have to wait.
-    pub(super) fn is_full(&self) -> bool {
-        self.room.available_permits() == 0
-    }
-
     async fn push(&self, item: Item) {
         let len = match &item {
             Item::Typed(bytes) => bytes.len(),

@@ -112,9 +112,7 @@ pub(super) async fn process(
     Ok(converse(upgrade, state, What::Known(joined, reader)))
 }
 
-fn upgraded(
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
-) -> Result<WebSocketUpgrade, GuestError> {
+fn upgraded(upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>) -> Result<WebSocketUpgrade, GuestError> {
     upgrade.map_err(|error| {
         GuestError::new(ErrorCode::BadRequest, error.body_text())
             .hint("this path is a WebSocket: send Upgrade: websocket, and what goes with it")

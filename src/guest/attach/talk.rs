@@ -370,9 +370,9 @@ async fn next(incoming: &mut SplitStream<WebSocket>) -> Result<Message, Parting>
             Some(tungstenite::Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake)) => {
                 Parting::Gone
             }
-            Some(
-                tungstenite::Error::Capacity(_) | tungstenite::Error::Protocol(_) | tungstenite::Error::Utf8(_),
-            ) => Parting::Breach(error.to_string()),
+            Some(tungstenite::Error::Capacity(_) | tungstenite::Error::Protocol(_) | tungstenite::Error::Utf8(_)) => {
+                Parting::Breach(error.to_string())
+            }
             _ => Parting::Gone,
         }
     })

@@ -84,15 +84,10 @@ impl Pty {
         (modes.local_modes.contains(LocalModes::ICANON) && code != 0).then_some(code)
     }
 
-    /// Bytes that are ready to be read at this moment. The kernel holds a few KiB more behind them: whoever wants all
-    /// asks [`read_now`](Self::read_now) until there is nothing.
-    pub(crate) fn waiting(&self) -> u64 {
-        rustix::io::ioctl_fionread(self.end.get_ref()).unwrap_or(0)
-    }
-
-    /// The end itself, for somebody else to read from: blocking, and with an error (EIO) for its end.
-    pub(crate) fn into_owned(self) -> io::Result<OwnedFd> {
-        let end = self.end.into_inner();
+    /// The end itself, for somebody else to read from: blocking, and with an error (EIO) for its end. Nothing is to be
+    /// read from or written to this one afterwards.
+    pub(crate) fn another_handle(&self) -> io::Result<OwnedFd> {
+        let end = self.end.get_ref().try_clone()?;
         rustix::io::ioctl_fionbio(&end, false)?;
         Ok(end)
     }
@@ -290,7 +285,8 @@ mod tests {
         let left = rustix::process::Pid::from_raw(left).unwrap();
         assert!(rustix::process::test_kill_process(left).is_ok(), "it lives on");
         // whoever takes it over sees its end with the last of them
-        let end = pty.into_owned().unwrap();
+        let end = pty.another_handle().unwrap();
+        drop(pty);
         let read = tokio::task::spawn_blocking(move || rustix::io::read(&end, &mut [0; 64]));
         rustix::process::kill_process(left, rustix::process::Signal::KILL).unwrap();
         assert_eq!(timeout(PATIENCE, read).await.expect("an end").unwrap(), Err(Errno::IO));
@@ -301,7 +297,6 @@ mod tests {
         for (before, left_behind) in [("", false), ("trap '' HUP; sleep 600 & ", true)] {
             let (pty, mut child) = shell(&format!("{before}stty -opost; echo $!; seq 1 1500"), true);
             assert!(timeout(PATIENCE, child.wait()).await.expect("it all fits").unwrap().success());
-            assert!(pty.waiting() > 0);
             let mut buffer = vec![0; 64 * 1024];
             let mut all = Vec::new();
             while let Some(count @ 1..) = pty.read_now(&mut buffer).unwrap() {
@@ -320,7 +315,8 @@ mod tests {
     #[tokio::test]
     async fn somebody_else_can_read_it_to_its_end() {
         let (pty, mut child) = shell("echo said", true);
-        let end = pty.into_owned().unwrap();
+        let end = pty.another_handle().unwrap();
+        drop(pty);
         let read = tokio::task::spawn_blocking(move || {
             let mut all = Vec::new();
             let mut buffer = [0; 64];
