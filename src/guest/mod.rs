@@ -5,6 +5,7 @@
 
 mod account;
 mod admit;
+mod attach;
 mod bind;
 pub mod calls;
 mod config;
@@ -20,14 +21,19 @@ mod log;
 mod network;
 mod pid_file;
 mod process;
+mod processes;
 mod request_id;
 mod router;
 mod second;
 mod server;
+mod sessions;
 mod signals;
+mod snapshots;
 mod stamp;
 mod state;
+mod streams;
 mod sys;
+mod system;
 mod transport;
 mod whoami;
 

@@ -125,11 +125,6 @@ pub(super) fn dead_children_of(parent: u32) -> Vec<u32> {
     snapshot().into_iter().filter(|entry| entry.dead && entry.parent == parent).map(|entry| entry.pid).collect()
 }
 
-/// Whether a process is gone, or only waits for its exit status to be taken.
-pub(super) fn is_dead(pid: u32) -> bool {
-    look(pid).is_none_or(|entry| entry.dead)
-}
-
 /// When a process started, in clock ticks since boot; `None` where there is none, or the system does not tell.
 pub(in crate::guest) fn start_time(pid: u32) -> Option<u64> {
     look(pid).map(|entry| entry.started)

@@ -28,7 +28,7 @@ use super::{
 };
 
 /// The variable that marks a call's processes; its value is the call's process id.
-const MARK: &str = "PODLINK_CALL";
+pub(super) const MARK: &str = "PODLINK_CALL";
 
 /// How long killing goes on before those left are named as survivors. Only a process in an uninterruptible system
 /// call takes that long.
@@ -341,7 +341,7 @@ mod tests {
             let script = "trap 'exit 7' USR1; sleep 60 & echo; while :; do wait; done";
             let (tree, mut child) = begin(&home, "leader", script).await;
             assert_eq!(tree.members(&mut Proven::default()).len(), 2, "{}", home.kind());
-            assert!(tree.leader().is_some_and(|leader| !process_table::is_dead(leader)));
+            assert!(tree.leader.unwrap().lives() && tree.leader() == Some(tree.leader.unwrap().pid));
             tree.signal_leader(number("USR1")).unwrap();
             assert_eq!(end_of(&mut child).await.code(), Some(7), "{}", home.kind());
             let gone = tree.signal_leader(number("KILL")).unwrap_err();
@@ -390,7 +390,7 @@ mod tests {
         let subreaper = tree.living_subreaper().unwrap();
         assert_eq!(Some(subreaper), child.id());
         subreaper::kill(subreaper);
-        until("the leader's end with it", || process_table::is_dead(tree.leader().unwrap())).await;
+        until("the leader's end with it", || !tree.leader.unwrap().lives()).await;
         let ended = tree.end(Duration::ZERO).await;
         assert_eq!(ended, Ended { killed: 2, survivors: Vec::new() });
         assert_eq!(leader_signal(end_of(&mut child).await), Some(9));
