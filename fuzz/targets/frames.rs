@@ -24,7 +24,7 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
     let made = input.arbitrary::<bool>()?;
     let cuts: [u8; 4] = input.arbitrary()?;
     if !made {
-        let stream = input.take_rest();
+        let stream = input.bytes(input.len())?;
         let whole = decode([stream]);
         assert_eq!(decode(pieces(stream, cuts)), whole);
         assert!(whole.frames.iter().all(|frame| frame.payload.len() <= MAX_FRAME));
