@@ -24,7 +24,7 @@ pub use drain::drain_loop;
 pub(in crate::guest) use files::{create_private, create_private_dir, may_enter, open_private_append};
 pub use files::{default_runs_dir, default_token_file};
 pub(in crate::guest) use first_process::{WaitedFor, reap_orphans};
-pub(in crate::guest) use pipe::OutputPipe;
+pub(in crate::guest) use pipe::{InputPipe, OutputPipe};
 pub(in crate::guest) use process_table::start_time;
 pub(in crate::guest) use processes::system_processes;
 pub(in crate::guest) use shell::interpreter;
