@@ -187,6 +187,33 @@ fn processes_of_a_call_bear_its_name_without_cgroups_too() {
     calls_are_named(&Agent::with(&["--no-cgroups"]));
 }
 
+/// One that has emptied its environment, and what the agent takes it for.
+fn unmarked(agent: &Agent) -> (String, Option<String>, String) {
+    let seconds = processes::unique_seconds();
+    let script = format!("env -i sleep {seconds} >/dev/null 2>&1 &");
+    let answer = agent.post("/exec", &json!({"argv": ["sh", "-c", script]}));
+    wait_for("it to sleep", PATIENCE, || processes::with_args(&["sleep", &seconds]).len() == 1);
+    let pid = processes::with_args(&["sleep", &seconds])[0];
+    let group = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let seen = look(agent, pid).unwrap().process_id;
+    processes::kill(&[pid]);
+    (answer.json["process_id"].as_str().unwrap().to_owned(), seen, group)
+}
+
+#[test]
+fn a_cgroup_tells_the_call_of_a_process_without_a_mark() {
+    let agent = Agent::start();
+    let (process_id, seen, group) = unmarked(&agent);
+    if group.contains(&format!("podlink-{}-", agent.pid())) {
+        assert_eq!(seen, Some(process_id));
+    } else {
+        eprintln!("skipped: cgroups cannot be made here");
+    }
+    // where there are none it is not known, and nothing is made up
+    let (_, seen, _) = unmarked(&Agent::with(&["--no-cgroups"]));
+    assert_eq!(seen, None);
+}
+
 #[test]
 fn an_agent_that_a_call_has_started_is_not_its_own_call() {
     let agent = Agent::launch(&["--no-cgroups"], &[("PODLINK_CALL", "p-of-another-agent")]);
