@@ -35,6 +35,11 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
         let told: usize = whole.frames.iter().map(|frame| FRAME_HEADER + frame.payload.len()).sum();
         assert!(told <= stream.len());
         assert_eq!(whole.midway, told < stream.len(), "what is left over is said to be left over");
+        if let (None, Some(header)) = (whole.error, stream.get(told..told + FRAME_HEADER)) {
+            assert!(matches!(header[0], 1..=4) && header[1..4] == [0; 3], "what is waited for is a frame: {header:?}");
+            let len = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+            assert!(len as usize <= MAX_FRAME, "and not a frame over the limit: {len}");
+        }
         parts_say_the_same(stream, &whole, cuts);
         return Ok(());
     }
