@@ -53,6 +53,22 @@ fn stdin_goes_in_and_both_streams_come_out_apart() {
 }
 
 #[test]
+fn what_is_typed_and_said_is_in_no_log() {
+    let agent = Agent::start(); // logs at the highest level
+    let mut client = agent.attach(&sh("read secret; echo $secret | tr a-z A-Z; echo $secret >&2"));
+    client.started();
+    client.types(b"swordfish\n");
+    let heard = client.rest();
+    assert_eq!((heard.text().as_str(), heard.rc()), ("SWORDFISH\n", 0));
+    let log = agent.log().to_lowercase();
+    assert!(log.contains("/exec/attach"), "{log}");
+    let hex = hex::encode("wordfish");
+    for form in ["swordfish", &hex, &hex::encode("WORDFISH"), "119, 111, 114, 100, 102"] {
+        assert!(!log.contains(form), "{form} stands in the log");
+    }
+}
+
+#[test]
 fn a_request_may_come_as_binary_and_stdin_may_be_given_with_it() {
     let agent = Agent::start();
     let mut client = agent.websocket("/exec/attach", &[("x-request-id", "mine-1")]);
