@@ -12,6 +12,7 @@ pub mod processes;
 pub mod schema;
 pub mod vm;
 pub mod wait;
+pub mod ws;
 
 pub use agent::Agent;
 pub use cli::Cli;
