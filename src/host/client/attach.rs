@@ -17,8 +17,8 @@ use super::{
     AgentClient, RequestId,
     answer::Answer,
     attached::{Attached, Socket},
+    frames::garbled,
     http::{read_body, segment},
-    stream::garbled,
 };
 use crate::protocol::{AttachRequest, HEADER_REQUEST_ID, MAX_MESSAGE, PATH_EXEC_ATTACH, PATH_PROCESSES};
 

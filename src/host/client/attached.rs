@@ -22,8 +22,8 @@ use super::{
     super::{Error, ErrorKind, Result},
     AgentClient,
     answer::error_of,
+    frames::garbled,
     patience::{GivenUp, Patience},
-    stream::garbled,
 };
 use crate::protocol::{
     AttachControl, AttachStatus, CHANNEL_CLOSE, CHANNEL_RESIZE, CHANNEL_STATUS, CHANNEL_STDERR, CHANNEL_STDIN,
