@@ -30,5 +30,6 @@ mod readme;
 mod serve;
 mod setup;
 mod support;
+mod system;
 mod vm;
 mod wait_ready;

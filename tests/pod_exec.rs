@@ -88,7 +88,7 @@ fn arguments_become_the_call() {
     drop(pod.exec(&[&args[..], &["--stdin", "-", "cat"]].concat()).env("FROM", "here").stdin(b"in").run().exits(0));
     let expected = serde_json::json!({
         "script": "Y2F0", "shell": "bash", "timeout_sec": 1.5, "env": {"A": "b=c", "FROM": "here"}, "env_clear": true,
-        "cwd": "/x", "stdin": "aW4=", "detach": false,
+        "cwd": "/x", "stdin": "aW4=",
     });
     assert_eq!(pod.sent(), expected);
 

@@ -50,6 +50,8 @@ pub struct Deadlines {
     pub linger: Duration,
     /// For a connection beyond the limit, or of a peer that is not let in, in all.
     pub lobby: Duration,
+    /// For a look at the whole system, waiting for one that is under way included.
+    pub snapshot: Duration,
 }
 
 impl Deadlines {
@@ -62,6 +64,7 @@ impl Deadlines {
         write_stall: Duration::from_mins(1),
         linger: Duration::from_secs(5),
         lobby: Duration::from_secs(2),
+        snapshot: super::system::System::PATIENCE,
     };
 }
 

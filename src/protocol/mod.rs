@@ -14,6 +14,7 @@ mod exec;
 mod frame;
 mod health;
 mod openapi;
+mod openapi_system;
 mod process;
 mod stream;
 mod system;

@@ -18,8 +18,8 @@ use utoipa::{
 };
 
 use super::{
-    DEFAULT_PORT, ErrorBody, ErrorCode, ExecRequest, ExecResult, Health, PATH_EXEC, PATH_HEALTH, PATH_WHOAMI,
-    PROTOCOL_VERSION, Whoami,
+    DEFAULT_PORT, ErrorBody, ErrorCode, ExecRequest, ExecResult, Health, PATH_EXEC, PATH_HEALTH, PATH_SYSTEM_PROCESSES,
+    PATH_SYSTEM_SOCKETS, PATH_WHOAMI, PROTOCOL_VERSION, SystemProcesses, SystemSockets, Whoami, openapi_system,
 };
 
 /// The name of the one security scheme.
@@ -31,7 +31,7 @@ const DESCRIPTION: &str = "What the agent in the guest offers, protocol version 
     Every path but /health needs the bearer token: without it every other path, known or not, answers 401.";
 
 /// What every path may answer before its own work begins, or where the agent is at fault.
-const ADMISSION: &[ErrorCode] = &[
+pub(super) const ADMISSION: &[ErrorCode] = &[
     ErrorCode::ForbiddenPeer,
     ErrorCode::ForbiddenHost,
     ErrorCode::ForbiddenOrigin,
@@ -41,7 +41,7 @@ const ADMISSION: &[ErrorCode] = &[
 ];
 
 /// What every path behind the token may answer besides.
-const AUTHORIZED: &[ErrorCode] =
+pub(super) const AUTHORIZED: &[ErrorCode] =
     &[ErrorCode::Unauthorized, ErrorCode::QueueFull, ErrorCode::NotReady, ErrorCode::AgentStopping];
 
 /// What `POST /exec` may answer besides.
@@ -75,7 +75,9 @@ pub fn openapi() -> OpenApi {
                 .path(PATH_HEALTH, PathItem::new(HttpMethod::Get, health()))
                 .path(PATH_WHOAMI, PathItem::new(HttpMethod::Get, whoami()))
                 .path(PATH_EXEC, PathItem::new(HttpMethod::Post, exec()))
-                .path(format!("{PATH_EXEC}/{{request_id}}"), PathItem::new(HttpMethod::Delete, cancel())),
+                .path(format!("{PATH_EXEC}/{{request_id}}"), PathItem::new(HttpMethod::Delete, cancel()))
+                .path(PATH_SYSTEM_PROCESSES, PathItem::new(HttpMethod::Get, openapi_system::processes()))
+                .path(PATH_SYSTEM_SOCKETS, PathItem::new(HttpMethod::Get, openapi_system::sockets())),
         )
         .components(Some(components()))
         .security(Some([SecurityRequirement::new(BEARER, [] as [&str; 0])]))
@@ -143,7 +145,7 @@ fn cancel() -> Operation {
 }
 
 /// An operation with the headers that every request may bear.
-fn operation(id: &str, summary: &str) -> OperationBuilder {
+pub(super) fn operation(id: &str, summary: &str) -> OperationBuilder {
     OperationBuilder::new()
         .operation_id(Some(id))
         .summary(Some(summary))
@@ -151,7 +153,7 @@ fn operation(id: &str, summary: &str) -> OperationBuilder {
         .parameter(request_header("X-Request-Id", "the caller's id for the request; one is made where absent"))
 }
 
-trait ResponsesOf {
+pub(super) trait ResponsesOf {
     /// Adds these answers; one added later under the same status takes its place.
     fn responses_of(self, responses: BTreeMap<String, Response>) -> Self;
 }
@@ -163,7 +165,7 @@ impl ResponsesOf for OperationBuilder {
 }
 
 /// The error answers by status: codes of one status share one, as the format has it.
-fn errors(groups: &[&[ErrorCode]]) -> BTreeMap<String, Response> {
+pub(super) fn errors(groups: &[&[ErrorCode]]) -> BTreeMap<String, Response> {
     let mut by_status: BTreeMap<u16, Vec<String>> = BTreeMap::new();
     for code in groups.iter().copied().flatten() {
         by_status.entry(code.status()).or_default().push(format!("`{}`", code.as_str()));
@@ -184,7 +186,7 @@ fn errors(groups: &[&[ErrorCode]]) -> BTreeMap<String, Response> {
 }
 
 /// An answer whose body is a `T`.
-fn answer<T: ToSchema>(description: &str) -> Response {
+pub(super) fn answer<T: ToSchema>(description: &str) -> Response {
     let body = Content::new(Some(component::<T>()));
     own_headers(ResponseBuilder::new().description(description).content(JSON, body)).build()
 }
@@ -244,6 +246,8 @@ fn components() -> Components {
     named::<ExecRequest>(&mut schemas);
     named::<ExecResult>(&mut schemas);
     named::<ErrorBody>(&mut schemas);
+    named::<SystemProcesses>(&mut schemas);
+    named::<SystemSockets>(&mut schemas);
     let mut components = ComponentsBuilder::new()
         .schemas_from_iter(schemas)
         .security_scheme(BEARER, SecurityScheme::Http(bearer))
