@@ -204,10 +204,10 @@ async fn a_connection_cut_between_any_two_bytes_loses_nothing() {
 #[tokio::test]
 async fn a_gap_is_told_and_counted() {
     let token = Token::generate().unwrap();
-    let fake = agent(&token, |request, _| match request.method.as_str() {
-        "POST" => Reply::Last(begun("p-1", &frame(FrameKind::Stdout, b"0123"))),
-        _ => {
-            assert_eq!(query(request, "offset"), Some(4));
+    let fake = agent(&token, |request, _| match query(request, "offset") {
+        None => Reply::Last(begun("p-1", &frame(FrameKind::Stdout, b"0123"))),
+        Some(offset) => {
+            assert_eq!(offset, 4);
             let frames = [
                 frame(FrameKind::Gap, br#"{"from":4,"to":10}"#),
                 frame(FrameKind::Stderr, b"abc"),

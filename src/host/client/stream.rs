@@ -96,6 +96,31 @@ impl AgentClient {
     ///
     /// # Errors
     /// As [`AgentClient::exec`].
+    ///
+    /// # Example
+    /// ```
+    /// # use podlink::{guest::InProcessAgent, host::{AgentClient, ClientSettings}};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let agent = InProcessAgent::start().await?;
+    /// # let client = AgentClient::new(agent.address(), agent.token().clone(), ClientSettings::DEFAULT)?;
+    /// use podlink::{host::ExecEvent, protocol::ExecRequest};
+    ///
+    /// let request = ExecRequest { argv: Some(vec!["seq".into(), "1".into(), "100000".into()]), ..ExecRequest::default() };
+    /// let mut stream = client.exec_stream(&request).await?;
+    /// let (mut bytes, mut rc) = (0, None);
+    /// while let Some(event) = stream.next().await {
+    ///     match event? {
+    ///         ExecEvent::Stdout(output) => bytes += output.len(),
+    ///         ExecEvent::Exit(result) => rc = Some(result.rc),
+    ///         _ => {}
+    ///     }
+    /// }
+    /// assert_eq!((bytes, rc), (588_895, Some(0)));
+    /// # agent.stop().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn exec_stream(&self, request: &ExecRequest) -> Result<ExecStream> {
         self.exec_stream_as(&RequestId::generate()?, request).await
     }
