@@ -44,9 +44,9 @@ impl Input {
         let accepted = write_all(pipe.as_ref(), bytes, self.closing.subscribe()).await;
         if accepted < bytes.len() || *self.closing.borrow() {
             *pipe = None;
-            return Err(InputClosed { accepted });
         }
-        Ok(())
+        // a program that has read all of it and ended meanwhile has taken it
+        if accepted < bytes.len() { Err(InputClosed { accepted }) } else { Ok(()) }
     }
 
     /// Lets the program see the end once it has read what was written before.
