@@ -357,7 +357,8 @@ impl ExecStream {
     /// Begins to take the output up again where it was cut.
     fn resume(&mut self, cause: Error) {
         let (client, path, life) = (self.client.clone(), self.path(), self.life);
-        let broken_at = *self.broken_at.get_or_insert_with(Instant::now);
+        let broken_at = self.broken_at;
+        self.broken_at.get_or_insert_with(Instant::now);
         self.patience.rest();
         self.source = Source::Resuming(Box::pin(async move {
             let mut retry = Retry::new(&client, life, None, cause).since(broken_at);
