@@ -22,6 +22,7 @@ mod exec;
 mod health;
 mod help;
 mod house;
+mod kill;
 mod limits;
 mod local_pod;
 mod openapi;

@@ -9,9 +9,12 @@ use crate::protocol::Whoami;
 const FEATURES: &[&str] = &[
     "exec.argv",
     "exec.cancel",
+    "exec.detach",
     "exec.env",
     "exec.request_id",
+    "exec.session",
     "exec.stdin",
+    "exec.stream",
     "health.proof",
     "system.processes",
     "system.sockets",

@@ -14,7 +14,6 @@ mod exec;
 mod frame;
 mod health;
 mod openapi;
-mod openapi_system;
 mod process;
 mod stream;
 mod system;

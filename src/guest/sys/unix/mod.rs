@@ -16,6 +16,7 @@ mod signals;
 mod socket;
 mod sockets;
 mod spawn;
+mod subreaper;
 mod tree;
 
 pub(in crate::guest) use account::account;
