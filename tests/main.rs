@@ -9,6 +9,7 @@
 
 mod auth;
 mod client;
+mod client_attach;
 mod client_live;
 mod client_stream;
 mod compose;

@@ -15,7 +15,7 @@ use tokio::{
 };
 use tokio_tungstenite::{
     WebSocketStream,
-    tungstenite::{self, Message, protocol::frame::coding::CloseCode},
+    tungstenite::{self, Message, error::ProtocolError, protocol::frame::coding::CloseCode},
 };
 
 use super::{
@@ -253,9 +253,14 @@ impl AttachedOutput {
                     });
                 }
                 Ok(Some(Ok(_))) => continue, // a ping or a pong: a sign of life
-                Ok(Some(Err(tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed)) | None) => {
-                    return Err(self.line.client.lost());
-                }
+                Ok(
+                    Some(Err(
+                        tungstenite::Error::ConnectionClosed
+                        | tungstenite::Error::AlreadyClosed
+                        | tungstenite::Error::Protocol(ProtocolError::ResetWithoutClosingHandshake),
+                    ))
+                    | None,
+                ) => return Err(self.line.client.lost()),
                 Ok(Some(Err(error @ (tungstenite::Error::Protocol(_) | tungstenite::Error::Capacity(_))))) => {
                     return Err(garbled("something that is no message of a WebSocket").with_source(error));
                 }
