@@ -56,11 +56,6 @@ const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 pub(in crate::guest) struct SignalNumber(i32);
 
 impl SignalNumber {
-    /// As the system counts.
-    pub(in crate::guest) const fn number(self) -> i32 {
-        self.0
-    }
-
     /// For sending it.
     pub(super) const fn raw(self) -> rustix::process::Signal {
         // SAFETY: a value is only ever made of a number that is in the table or a real-time one that programs may
