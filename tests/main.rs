@@ -7,6 +7,7 @@
     reason = "clippy knows only #[test] functions as tests, not what they share"
 )]
 
+mod attach;
 mod auth;
 mod client;
 mod client_attach;

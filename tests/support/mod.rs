@@ -13,6 +13,7 @@ pub mod proxy;
 pub mod schema;
 pub mod vm;
 pub mod wait;
+pub mod ws;
 
 pub use agent::Agent;
 pub use cli::Cli;
