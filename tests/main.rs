@@ -10,6 +10,9 @@
 mod attach;
 mod auth;
 mod client;
+mod client_attach;
+mod client_live;
+mod client_stream;
 mod compose;
 mod docker;
 mod doctor;

@@ -9,6 +9,7 @@ pub mod http;
 pub mod podman;
 pub mod port;
 pub mod processes;
+pub mod proxy;
 pub mod schema;
 pub mod vm;
 pub mod wait;
