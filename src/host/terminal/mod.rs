@@ -6,11 +6,13 @@
 mod input;
 mod output;
 mod raw;
+mod screen;
 mod signals;
 mod size;
 
 pub use input::{Input, stdin_is_terminal};
 pub use output::{Output, OutputStream, stdout_closed, stdout_is_terminal};
 pub use raw::RawMode;
-pub use signals::{Ending, Endings, Resumed};
-pub use size::{Resizes, Size, size};
+pub use screen::Screen;
+pub use signals::Resumed;
+pub use size::{Resizes, Size, size, stdout_width};

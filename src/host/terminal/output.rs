@@ -5,6 +5,7 @@ use std::{
     os::fd::AsFd,
     sync::mpsc,
     thread,
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -14,6 +15,9 @@ use rustix::{
 use tokio::sync::oneshot;
 
 use crate::host::{Error, ErrorKind, Result};
+
+/// How long the last piece of a command may take; a terminal that is stopped is not waited for.
+const LAST: Duration = Duration::from_millis(200);
 
 /// Which of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,10 +84,25 @@ impl Output {
         if bytes.is_empty() {
             return Ok(());
         }
-        let (done, written) = oneshot::channel();
         let gone = || io::Error::other("the writer of the output is gone");
-        self.pieces.try_send(Piece { stream, bytes: bytes.to_vec(), done }).map_err(|_| gone())?;
+        let written = self.hand_over(stream, bytes).ok_or_else(gone)?;
         written.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Writes a piece before a command's end, waiting for it no longer than a moment.
+    pub(super) fn write_last(&mut self, stream: OutputStream, bytes: &[u8]) {
+        let Some(mut written) = self.hand_over(stream, bytes) else { return };
+        let deadline = Instant::now() + LAST;
+        while written.try_recv() == Err(oneshot::error::TryRecvError::Empty) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Gives the thread a piece; none where it has one that waits already.
+    fn hand_over(&self, stream: OutputStream, bytes: &[u8]) -> Option<oneshot::Receiver<io::Result<()>>> {
+        let (done, written) = oneshot::channel();
+        self.pieces.try_send(Piece { stream, bytes: bytes.to_vec(), done }).ok()?;
+        Some(written)
     }
 }
 

@@ -23,6 +23,12 @@ pub fn size() -> Option<Size> {
     (found.ws_row > 0 && found.ws_col > 0).then_some(Size { rows: found.ws_row, cols: found.ws_col })
 }
 
+/// The columns of stdout where it is a terminal: what is piped on is for no width.
+pub fn stdout_width() -> Option<usize> {
+    let found = tcgetwinsize(io::stdout()).ok()?;
+    (found.ws_col > 0).then_some(found.ws_col.into())
+}
+
 /// Tells when the terminal's size has changed.
 #[derive(Debug)]
 pub struct Resizes(Signal);
