@@ -15,7 +15,7 @@ const NAMED: usize = 4;
 pub(super) fn client_of(choice: &PodChoice) -> Result<(Pod, AgentClient), Failure> {
     let pod = choice.load()?;
     if pod.settings().agent == AgentKind::Winpodx {
-        return Err(Error::new(ErrorKind::Rejected, "this pod's agent, winpodx', keeps no list of what it runs")
+        return Err(Error::new(ErrorKind::Unsupported, "this pod's agent, winpodx', keeps no list of what it runs")
             .with_hint("put podlink's own agent into the guest")
             .into());
     }
@@ -40,7 +40,7 @@ fn one(known: &[ProcessInfo], given: &str, pod: &Pod) -> Result<ProcessInfo, Err
         let detail = format!(
             "the agent knows no job whose id begins with {given:?}; it forgets ended ones after a while, and all when it is started anew"
         );
-        return Err(Error::new(ErrorKind::Rejected, detail).with_hint(hint));
+        return Err(Error::new(ErrorKind::NotFound, detail).with_hint(hint));
     };
     let others: Vec<&str> = fitting.map(|info| info.process_id.as_str()).collect();
     if others.is_empty() {

@@ -111,7 +111,7 @@ async fn end(client: &AgentClient, info: &ProcessInfo, args: &KillArgs) -> Resul
         }
         return Ok(Done::Signalled { process_id, signalled });
     }
-    let ended = job.kill(args.grace.map(Duration::from_secs_f64)).await?;
+    let ended = job.kill_and_keep(args.grace.map(Duration::from_secs_f64)).await?;
     Ok(Done::Ended { process_id, killed: ended.killed, survivors: ended.survivors })
 }
 
