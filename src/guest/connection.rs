@@ -53,6 +53,10 @@ pub(super) enum Standing {
     Stranger,
 }
 
+/// The extension of an answer whose caller may take its time.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Patient;
+
 /// Serves the connection to its end.
 pub(super) async fn converse(
     stream: TcpStream,

@@ -1,7 +1,7 @@
 //! `POST /exec` and `DELETE /exec/{request-id}`.
 
 use axum::{
-    Extension,
+    Extension, Json,
     extract::{Path, State, rejection::PathRejection},
     http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
@@ -9,12 +9,13 @@ use axum::{
 
 use super::{
     GuestError,
-    calls::{Digest, check},
+    calls::{Digest, Form, check},
     extract::{JsonBytes, parse_json},
     request_id::RequestId,
     state::AppState,
+    streams::{self, Manner},
 };
-use crate::protocol::{ErrorCode, ExecRequest, HEADER_IF_AGENT};
+use crate::protocol::{ErrorCode, ExecRequest, HEADER_IF_AGENT, Started};
 
 /// `POST /exec`.
 pub(super) async fn run(
@@ -25,12 +26,28 @@ pub(super) async fn run(
 ) -> Result<Response, GuestError> {
     let calls = state.calls();
     meant_for_this_agent(&headers, calls.agent_id())?;
-    let digest = Digest::of(&body);
+    let form = streams::wanted(&headers).unwrap_or(Form::Buffered);
+    let digest = Digest::of(form.as_str(), &body);
     let request: ExecRequest = parse_json(&body)?;
     drop(body);
-    let spec = check(request, calls.settings())?;
-    let finished = calls.call(&request_id, digest, spec).await?;
-    Ok(finished.into_response())
+    let detach = request.detach;
+    let checked = check(request, None, form, calls.settings())?;
+    let joined = calls.begin(&request_id, digest, checked)?;
+    if form == Form::Buffered && !detach {
+        return Ok(joined.finished().await.into_response());
+    }
+    // a call that came to nothing is told by its status, so the head waits for the start
+    let start = match joined.started().await {
+        Ok(start) => start,
+        Err(finished) => return Ok(finished.into_response()),
+    };
+    if detach {
+        let started = Started { process_id: joined.process_id().to_owned(), pid: start.pid };
+        return Ok((StatusCode::ACCEPTED, Json(started)).into_response());
+    }
+    let reader = joined.reader(Some(0))?;
+    let keep_alive = calls.settings().stream_keep_alive;
+    Ok(streams::answer(joined, reader, Manner { form, follow: true, keep_alive }))
 }
 
 /// `DELETE /exec/{request-id}`: 204 once the call has ended.

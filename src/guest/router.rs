@@ -12,11 +12,12 @@ use axum::{
 };
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::{GuestError, admit, exec, health, stamp, state::AppState, whoami};
-use crate::protocol::{ErrorCode, PATH_EXEC, PATH_HEALTH, PATH_WHOAMI};
+use super::{GuestError, admit, exec, health, processes, sessions, stamp, state::AppState, whoami};
+use crate::protocol::{ErrorCode, PATH_EXEC, PATH_HEALTH, PATH_PROCESSES, PATH_SESSIONS, PATH_WHOAMI};
 
 /// What a caller with a token is told about paths.
-const KNOWN_PATHS: &str = "the paths are GET /health, GET /whoami, POST /exec and DELETE /exec/{request-id}";
+const KNOWN_PATHS: &str =
+    "the paths are /health, /whoami, /exec, /processes and /sessions; docs/protocol.md says what each takes";
 
 /// All that the agent answers.
 pub(super) fn router(state: AppState) -> Router {
@@ -26,6 +27,21 @@ pub(super) fn router(state: AppState) -> Router {
         .route(PATH_WHOAMI, get(whoami::get.layer(from_fn(admit::understood))))
         .route(PATH_EXEC, post(exec::run.layer(ready).layer(from_fn(admit::understood))))
         .route("/exec/{request_id}", delete(exec::cancel.layer(from_fn(admit::understood))))
+        .route(PATH_PROCESSES, get(processes::list.layer(from_fn(admit::understood))))
+        .route(
+            "/processes/{process_id}",
+            get(processes::get.layer(from_fn(admit::understood)))
+                .delete(processes::end.layer(from_fn(admit::understood))),
+        )
+        .route("/processes/{process_id}/output", get(processes::output.layer(from_fn(admit::understood))))
+        .route(
+            "/processes/{process_id}/stdin",
+            post(processes::write_stdin.layer(from_fn(admit::understood)))
+                .delete(processes::close_stdin.layer(from_fn(admit::understood))),
+        )
+        .route("/processes/{process_id}/signal", post(processes::signal.layer(from_fn(admit::understood))))
+        .route(PATH_SESSIONS, get(sessions::list.layer(from_fn(admit::understood))))
+        .route("/sessions/{name}", delete(sessions::end.layer(from_fn(admit::understood))))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed);
     around(routes, &state).with_state(state)

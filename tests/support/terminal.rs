@@ -41,8 +41,7 @@ impl Terminal {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
-        let slave =
-            ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        let slave = ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         tcsetwinsize(&master, size(rows, cols)).unwrap();
         let mut whole = Command::new("setsid");
         whole.arg("--ctty").arg(command.get_program()).args(command.get_args()).env_clear();

@@ -90,7 +90,7 @@ pub(super) fn run(args: &KillArgs, printer: Printer) -> Outcome {
     // each failure is a line of its own; the last one is this command's
     let last = failed.pop();
     for error in failed {
-        drop(Failure::from(error).report(Printer::new(false)));
+        let _ = Failure::from(error).report(Printer::new(false));
     }
     match last {
         Some(error) => Err(error.into()),

@@ -126,7 +126,8 @@ async fn look_again(client: &AgentClient, args: &TopArgs, screen: &mut Screen) -
             before = Some(now);
             (summary, table)
         };
-        let (rows, cols) = terminal::size().map_or((24, 80), |size| (size.rows.into(), size.cols.into()));
+        let (rows, cols): (usize, usize) =
+            terminal::size().map_or((24, 80), |size| (size.rows.into(), size.cols.into()));
         let mut lines = vec![cut(&format!("{summary}; q quits"), cols)];
         lines.extend(table.lines(Some(cols)).into_iter().take(rows.saturating_sub(1)));
         screen.draw(&lines).await?;

@@ -1,17 +1,21 @@
 //! From what came of a run to what its callers get.
 
+use std::sync::Arc;
+
 use axum::{
     body::Bytes,
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use jiff::Timestamp;
 
 use super::{
     super::{
         GuestError,
         process::{Captured, Ending, Kill, Outcome, SpawnError},
     },
+    sessions::NoTurn,
     slots::NoSlot,
 };
 use crate::protocol::{ErrorBody, ErrorCode, ExecResult};
@@ -23,6 +27,13 @@ enum Summary {
     Failed(ErrorCode),
 }
 
+/// What came of a call, without its output.
+#[derive(Debug, Clone)]
+pub(super) enum Brief {
+    Result(Arc<ExecResult>),
+    Error(Arc<ErrorBody>),
+}
+
 /// A call's answer, the same bytes for each caller that joined it.
 #[derive(Debug, Clone)]
 pub(in crate::guest) struct Finished {
@@ -30,14 +41,49 @@ pub(in crate::guest) struct Finished {
     body: Bytes,
     retry_after_secs: Option<u32>,
     summary: Summary,
+    pub(super) brief: Brief,
     /// Whether a program ran: if none did, the request may be tried again.
     pub ran: bool,
+    /// When it was made.
+    pub(super) at: Timestamp,
 }
 
 impl Finished {
     /// Bytes that keeping it takes.
     pub(super) fn len(&self) -> usize {
         self.body.len()
+    }
+
+    /// Its HTTP status, where it is an answer of its own.
+    pub(in crate::guest) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Its JSON: an [`ExecResult`] or an [`ErrorBody`].
+    pub(in crate::guest) fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// Whether anybody may ask for it later: not where nothing ran, which its caller was told.
+    pub(super) fn is_worth_a_record(&self) -> bool {
+        self.ran || matches!(self.summary, Summary::Failed(ErrorCode::Cancelled))
+    }
+
+    /// How many processes the agent ended, and which it could not.
+    pub(super) fn toll(&self) -> (u64, Vec<u32>) {
+        match &self.brief {
+            Brief::Result(result) => (result.killed, result.survivors.clone()),
+            Brief::Error(error) => (error.killed.unwrap_or(0), error.survivors.clone().unwrap_or_default()),
+        }
+    }
+
+    /// The same, less the output.
+    pub(super) fn without_output(&self) -> Self {
+        let body = match &self.brief {
+            Brief::Result(result) => serde_json::to_vec(&**result),
+            Brief::Error(error) => serde_json::to_vec(&**error),
+        };
+        Self { body: body.unwrap_or_default().into(), ..self.clone() }
     }
 
     /// For the log: the exit code, or why there is none.
@@ -72,24 +118,48 @@ impl Finished {
                     killed: outcome.ended.killed,
                     survivors: outcome.ended.survivors,
                 };
-                return Self::json(StatusCode::OK, &result, Summary::Exited(outcome.rc), true);
+                let body = serde_json::to_vec(&result).unwrap_or_default().into();
+                let brief = ExecResult {
+                    stdout: String::new(),
+                    stderr: String::new(),
+                    stdout_b64: None,
+                    stderr_b64: None,
+                    ..result
+                };
+                return Self {
+                    status: StatusCode::OK,
+                    body,
+                    retry_after_secs: None,
+                    summary: Summary::Exited(outcome.rc),
+                    brief: Brief::Result(Arc::new(brief)),
+                    ran: true,
+                    at: Timestamp::now(),
+                };
             }
             Ending::Killed(Kill::Stopping) => ErrorCode::AgentStopping,
             Ending::Killed(Kill::Cancelled | Kill::CallerGone) => ErrorCode::Cancelled,
         };
-        let body = ErrorBody {
+        let brief = ErrorBody {
             detail: Some("the program was killed before it ended".to_owned()),
             started: Some(true),
             process_id: Some(process_id.to_owned()),
             killed: Some(outcome.ended.killed),
             survivors: Some(outcome.ended.survivors),
-            stdout: Some(stdout),
-            stderr: Some(stderr),
-            stdout_b64,
-            stderr_b64,
             ..ErrorBody::new(code)
         };
-        Self::error(&body, true)
+        let whole = ErrorBody { stdout: Some(stdout), stderr: Some(stderr), stdout_b64, stderr_b64, ..brief.clone() };
+        Self::error(&whole, brief, true)
+    }
+
+    /// The answer to a call whose program's output went into a ring.
+    pub(super) fn of_streamed(process_id: &str, outcome: Outcome) -> Self {
+        let finished = Self::of_run(process_id, outcome);
+        let brief = match &finished.brief {
+            // nothing was kept here, and nothing is missing for that
+            Brief::Result(result) => Brief::Result(Arc::new(ExecResult { truncated: false, ..(**result).clone() })),
+            Brief::Error(error) => Brief::Error(Arc::clone(error)),
+        };
+        Self { brief, ..finished }.without_output()
     }
 
     /// The answer to a call that was ended before its program was started.
@@ -100,27 +170,54 @@ impl Finished {
             started: Some(false),
             ..ErrorBody::new(code)
         };
-        Self::error(&body, false)
+        Self::plain_error(body, false)
+    }
+
+    /// The answer to a call that got no turn in its session.
+    pub(super) fn no_turn(why: NoTurn) -> Self {
+        match why {
+            NoTurn::Busy => Self::busy("another call of the session runs or waits"),
+            NoTurn::Full => Self::queue_full("too many calls wait for their turn in a session"),
+            NoTurn::WaitedTooLong => Self::queue_full("its turn in the session did not come in time"),
+        }
+    }
+
+    /// The answer to a call that was not to wait.
+    pub(super) fn busy(detail: &str) -> Self {
+        let body = ErrorBody {
+            detail: Some(format!("{detail}, and this one was not to wait; nothing was run")),
+            hint: Some("leave out `queue` to wait for a turn".to_owned()),
+            ..ErrorBody::new(ErrorCode::Busy)
+        };
+        Self::plain_error(body, false)
+    }
+
+    /// The answer to a detached or attached call beyond the bound.
+    pub(super) fn too_many_jobs() -> Self {
+        Self::queue_full("as many detached and attached calls run as this agent takes")
     }
 
     /// The answer to a call that got no slot.
     pub(super) fn no_slot(why: NoSlot) -> Self {
-        let detail = match why {
+        Self::queue_full(match why {
             NoSlot::QueueFull => "every slot and every place in the queue is taken",
             NoSlot::WaitedTooLong => "no slot became free in time",
-        };
+        })
+    }
+
+    fn queue_full(detail: &str) -> Self {
         let body = ErrorBody {
             detail: Some(format!("{detail}; nothing was run")),
             hint: Some("try again later, or start the agent with more --exec-slots".to_owned()),
             ..ErrorBody::new(ErrorCode::QueueFull)
         };
-        Self { retry_after_secs: Some(1), ..Self::error(&body, false) }
+        Self { retry_after_secs: Some(1), ..Self::plain_error(body, false) }
     }
 
     /// The answer to a call whose program could not be started.
     pub(super) fn not_spawned(error: &SpawnError) -> Self {
         let body = ErrorBody { detail: Some(error.to_string()), ..ErrorBody::new(ErrorCode::SpawnFailed) };
-        Self::error(&body, false)
+        Self::plain_error(body, false)
     }
 
     /// The answer to a call that a fault in the agent ended.
@@ -129,18 +226,27 @@ impl Finished {
             detail: Some("a fault in the agent ended the call; its log says more".to_owned()),
             ..ErrorBody::new(ErrorCode::InternalError)
         };
-        Self::error(&body, true)
+        Self::plain_error(body, true)
     }
 
-    fn error(body: &ErrorBody, ran: bool) -> Self {
+    fn plain_error(body: ErrorBody, ran: bool) -> Self {
+        Self::error(&body.clone(), body, ran)
+    }
+
+    fn error(body: &ErrorBody, brief: ErrorBody, ran: bool) -> Self {
         let status = StatusCode::from_u16(body.error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        Self::json(status, body, Summary::Failed(body.error), ran)
-    }
-
-    fn json(status: StatusCode, body: &impl serde::Serialize, summary: Summary, ran: bool) -> Self {
+        let summary = Summary::Failed(body.error);
         // these types hold nothing that JSON cannot: strings, numbers, lists
         let body = serde_json::to_vec(body).unwrap_or_default().into();
-        Self { status, body, retry_after_secs: None, summary, ran }
+        Self {
+            status,
+            body,
+            retry_after_secs: None,
+            summary,
+            brief: Brief::Error(Arc::new(brief)),
+            ran,
+            at: Timestamp::now(),
+        }
     }
 }
 

@@ -3,51 +3,130 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
+use jiff::Timestamp;
 use tokio::sync::watch;
 
-use super::{super::process::Kill, answer::Finished};
+use super::{
+    super::{
+        GuestError,
+        process::{Input, Kill, Live, Output, Reader, Ring, Start, Wish},
+        sys::CallTree,
+    },
+    answer::Finished,
+};
+use crate::protocol::{ErrorCode, ProcessMode};
+
+/// What is known of a call before anything runs.
+#[derive(Debug, Clone)]
+pub(super) struct Facts {
+    pub(super) process_id: Arc<str>,
+    pub(super) request_id: String,
+    pub(super) mode: ProcessMode,
+    pub(super) session: Option<String>,
+    pub(super) argv: Option<Vec<String>>,
+    pub(super) script_sha256: Option<String>,
+    pub(super) pty: bool,
+    pub(super) created_at: Timestamp,
+}
 
 /// One call, shared by its task and its callers.
 #[derive(Debug)]
 pub(super) struct Call {
-    kill: watch::Sender<Option<Kill>>,
+    pub(super) facts: Facts,
+    pub(super) live: Arc<Live>,
+    output: Output,
+    kill: watch::Sender<Option<Wish>>,
     finished: watch::Sender<Option<Finished>>,
     callers: AtomicUsize,
     /// How many have ever joined: a timer that was set for one who left is void once somebody else has come.
     joined: AtomicUsize,
     /// How long it lives without a caller.
     orphan_grace: Duration,
+    /// It needs no caller.
+    detached: AtomicBool,
 }
 
 impl Call {
     /// One without callers.
-    pub(super) fn new(orphan_grace: Duration) -> Arc<Self> {
+    pub(super) fn new(facts: Facts, output: Output, orphan_grace: Duration) -> Arc<Self> {
         let (kill, finished) = (watch::Sender::new(None), watch::Sender::new(None));
-        Arc::new(Self { kill, finished, callers: AtomicUsize::new(0), joined: AtomicUsize::new(0), orphan_grace })
+        let detached = AtomicBool::new(facts.mode == ProcessMode::Detached);
+        Arc::new(Self {
+            facts,
+            live: Live::new(),
+            output,
+            kill,
+            finished,
+            callers: AtomicUsize::new(0),
+            joined: AtomicUsize::new(0),
+            orphan_grace,
+            detached,
+        })
+    }
+
+    /// What is kept of an ended call for a long time: all but its output, where that is in its answer.
+    pub(super) fn record(self: &Arc<Self>) -> Arc<Self> {
+        let Some(finished) = self.outcome().filter(|_| self.ring().is_none()) else { return Arc::clone(self) };
+        Arc::new(Self {
+            facts: self.facts.clone(),
+            live: Arc::clone(&self.live),
+            output: self.output.clone(),
+            kill: watch::Sender::new(None),
+            finished: watch::Sender::new(Some(finished.without_output())),
+            callers: AtomicUsize::new(0),
+            joined: AtomicUsize::new(0),
+            orphan_grace: self.orphan_grace,
+            detached: AtomicBool::new(true),
+        })
+    }
+
+    /// Where its output lies, unless it is buffered.
+    pub(super) fn ring(&self) -> Option<&Arc<Ring>> {
+        match &self.output {
+            Output::Ring(ring) => Some(ring),
+            Output::Keep(_) => None,
+        }
+    }
+
+    /// Buffered, streamed, attached; or detached, from the start or by now.
+    pub(super) fn mode(&self) -> ProcessMode {
+        if self.detached.load(Ordering::SeqCst) && self.ring().is_some() {
+            ProcessMode::Detached
+        } else {
+            self.facts.mode
+        }
     }
 
     /// Wishes to end it, for the task that runs it.
-    pub(super) fn wishes(&self) -> watch::Receiver<Option<Kill>> {
+    pub(super) fn wishes(&self) -> watch::Receiver<Option<Wish>> {
         self.kill.subscribe()
     }
 
     /// Hands the answer to everybody who waits.
     pub(super) fn finish(&self, finished: Finished) {
+        if let Some(ring) = self.ring() {
+            ring.close(); // where nothing ran, nobody else does
+        }
         self.finished.send_replace(Some(finished));
     }
 
     /// Ends it; of several reasons the first counts.
-    pub(super) fn kill(&self, why: Kill) {
+    pub(super) fn kill(&self, why: Kill, grace: Option<Duration>) {
         self.kill.send_if_modified(|wish| {
             let first = wish.is_none();
-            wish.get_or_insert(why);
+            wish.get_or_insert(Wish { why, grace });
             first
         });
+    }
+
+    /// What came of it, once it has ended.
+    pub(super) fn outcome(&self) -> Option<Finished> {
+        self.finished.borrow().clone()
     }
 
     /// Its answer, when there is one.
@@ -58,26 +137,111 @@ impl Call {
     }
 }
 
-/// A caller that waits for a call. Dropped before the call has ended, it has gone away.
-pub(super) struct Caller(Arc<Call>);
+/// A call, and its caller's being there. Dropped before the call has ended, the caller has gone away.
+#[derive(Debug)]
+pub(in crate::guest) struct Joined(Arc<Call>);
 
-impl Caller {
+impl Joined {
     /// One more who waits.
-    pub(super) fn of(call: &Arc<Call>) -> Self {
+    pub(super) fn to(call: &Arc<Call>) -> Self {
         call.callers.fetch_add(1, Ordering::SeqCst);
         call.joined.fetch_add(1, Ordering::SeqCst);
         Self(Arc::clone(call))
     }
+
+    /// The agent's name for the run.
+    pub(in crate::guest) fn process_id(&self) -> &str {
+        &self.0.facts.process_id
+    }
+
+    /// Waits for the program's start.
+    ///
+    /// # Errors
+    /// The answer to a call that ended before anything ran.
+    pub(in crate::guest) async fn started(&self) -> Result<Start, Finished> {
+        let mut starting = self.0.live.starting();
+        tokio::select! {
+            biased;
+            start = starting.wait_for(Option::is_some) => {
+                if let Some(start) = start.ok().and_then(|start| *start) {
+                    return Ok(start);
+                }
+            }
+            finished = self.0.wait() => match self.0.live.start_of() {
+                Some(start) => return Ok(start),
+                None => return Err(finished),
+            },
+        }
+        Err(self.0.wait().await)
+    }
+
+    /// Its answer, when there is one.
+    pub(in crate::guest) async fn finished(&self) -> Finished {
+        self.0.wait().await
+    }
+
+    /// Its answer, if there is one.
+    pub(in crate::guest) fn outcome(&self) -> Option<Finished> {
+        self.0.outcome()
+    }
+
+    /// Its output from an offset on, or from the oldest byte that is kept.
+    ///
+    /// # Errors
+    /// Where it is buffered, or the offset is beyond what has come.
+    pub(in crate::guest) fn reader(&self, from: Option<u64>) -> Result<Reader, GuestError> {
+        let Some(ring) = self.0.ring() else {
+            return Err(GuestError::new(ErrorCode::Conflict, "the output of a buffered call is in its answer alone")
+                .hint("make the call with `detach`, or streamed by its Accept header"));
+        };
+        Reader::new(ring, from).ok_or_else(|| {
+            let from = from.unwrap_or_default();
+            GuestError::new(ErrorCode::BadRequest, format!("offset {from} is beyond the output's end, {}", ring.head()))
+                .hint("an offset counts the bytes of stdout and stderr together, from the call's start")
+        })
+    }
+
+    /// The way into the program.
+    ///
+    /// # Errors
+    /// Where it has none.
+    pub(in crate::guest) fn input(&self) -> Result<Arc<Input>, GuestError> {
+        self.0.live.input().ok_or_else(|| {
+            GuestError::new(ErrorCode::Conflict, "the call has no stdin that stays open")
+                .hint("make it with `open_stdin`, or attached")
+        })
+    }
+
+    /// The program's processes, while it runs.
+    pub(in crate::guest) fn tree(&self) -> Option<Arc<CallTree>> {
+        self.0.live.tree()
+    }
+
+    /// Lets it run on without a caller.
+    pub(in crate::guest) fn detach(&self) {
+        self.0.detached.store(true, Ordering::SeqCst);
+        if let Some(ring) = self.0.ring() {
+            ring.stop_waiting();
+        }
+    }
+
+    /// Ends it.
+    pub(in crate::guest) fn kill(&self, grace: Option<Duration>) {
+        self.0.kill(Kill::Cancelled, grace);
+    }
 }
 
-impl Drop for Caller {
+impl Drop for Joined {
     fn drop(&mut self) {
         let call = Arc::clone(&self.0);
-        if call.callers.fetch_sub(1, Ordering::SeqCst) > 1 || call.finished.borrow().is_some() {
+        if call.callers.fetch_sub(1, Ordering::SeqCst) > 1
+            || call.finished.borrow().is_some()
+            || call.detached.load(Ordering::SeqCst)
+        {
             return;
         }
         if call.orphan_grace.is_zero() {
-            call.kill(Kill::CallerGone);
+            call.kill(Kill::CallerGone, None);
             return;
         }
         let joined = call.joined.load(Ordering::SeqCst);
@@ -87,8 +251,11 @@ impl Drop for Caller {
             tokio::select! {
                 _ = finished.wait_for(Option::is_some) => {}
                 () = tokio::time::sleep(call.orphan_grace) => {
-                    if call.callers.load(Ordering::SeqCst) == 0 && call.joined.load(Ordering::SeqCst) == joined {
-                        call.kill(Kill::CallerGone);
+                    if call.callers.load(Ordering::SeqCst) == 0
+                        && call.joined.load(Ordering::SeqCst) == joined
+                        && !call.detached.load(Ordering::SeqCst)
+                    {
+                        call.kill(Kill::CallerGone, None);
                     }
                 }
             }

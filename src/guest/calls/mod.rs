@@ -2,13 +2,18 @@
 
 mod answer;
 mod call;
+mod info;
 mod registry;
 mod request;
+mod roster;
+mod sessions;
 mod settings;
 mod slots;
 mod table;
 
+pub(super) use answer::Finished;
+pub(super) use call::Joined;
 pub use registry::Calls;
-pub(super) use request::check;
+pub(super) use request::{Form, check, dimension, session};
 pub use settings::Settings;
 pub(super) use table::Digest;

@@ -1,4 +1,5 @@
-//! The life of calls: joined by repeats, waiting for a slot, run, ended by callers that leave or an agent that stops.
+//! The life of calls: joined by repeats, waiting for a turn and a slot, run, ended by callers that leave or an agent
+//! that stops.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -10,16 +11,20 @@ use tokio::sync::{Semaphore, watch};
 use super::{
     super::{
         GuestError,
-        process::{Environs, Kill, Lingering, Runs, Spec, supervise},
+        process::{Environs, Kill, Lingering, Output, Runs, Spec, Wish, supervise},
         request_id::RequestId,
         sys::{Drainer, TreeHome},
     },
     answer::{Finished, conflict},
-    call::{Call, Caller},
+    call::{Call, Joined},
+    request::Checked,
+    roster::Roster,
+    sessions::{Place, Sessions},
     settings::Settings,
-    slots::Slots,
+    slots::{NoSlot, Slots},
     table::{Digest, Known, Table},
 };
+use crate::protocol::{ErrorCode, ProcessEnded, ProcessInfo, ProcessMode, SessionInfo};
 
 /// KiB of scripts and input of all living calls together.
 const MOST_INPUT_KIB: usize = 256 * 1024;
@@ -34,10 +39,19 @@ pub struct Calls {
     agent_id: String,
     environs: Arc<Environs>,
     slots: Slots,
+    jobs: Arc<Semaphore>,
+    sessions: Arc<Sessions>,
     input: Arc<Semaphore>,
-    table: Mutex<Table>,
+    books: Mutex<Books>,
     living: watch::Sender<usize>,
     stopping: watch::Sender<bool>,
+}
+
+/// What is known of calls: under one lock, so that no call is in one and not in the other.
+#[derive(Debug, Default)]
+struct Books {
+    by_request: Table,
+    by_process: Roster,
 }
 
 impl Calls {
@@ -54,15 +68,18 @@ impl Calls {
             drainer: Drainer::new(settings.drainer.clone()),
             kill_grace: settings.kill_grace,
             drain_grace: settings.drain_grace,
+            delivery: settings.delivery,
             lingering: Lingering::default(),
         };
         Ok(Arc::new(Self {
             slots: Slots::new(settings.slots, settings.queue, settings.queue_wait),
+            jobs: Arc::new(Semaphore::new(settings.jobs)),
+            sessions: Sessions::new(settings.queue, settings.session_wait),
             settings,
             agent_id,
             environs: Arc::new(environs),
             input: Arc::new(Semaphore::new(MOST_INPUT_KIB)),
-            table: Mutex::default(),
+            books: Mutex::default(),
             living: watch::Sender::new(0),
             stopping: watch::Sender::new(false),
         }))
@@ -82,51 +99,142 @@ impl Calls {
         &self.agent_id
     }
 
-    /// Runs `spec`, or joins the run that an earlier request with the same id began, and waits for its end.
+    /// Begins a call, or joins the one that an earlier request with the same id began.
     ///
-    /// Dropping the future is the caller's going away.
-    pub(in crate::guest) async fn call(
+    /// Dropping what it returns is the caller's going away.
+    ///
+    /// # Errors
+    /// When the id stands for something else, or the agent takes no new calls; nothing was run.
+    pub(in crate::guest) fn begin(
         self: &Arc<Self>,
         request_id: &RequestId,
         digest: Digest,
-        spec: Spec,
-    ) -> Result<Finished, GuestError> {
+        checked: Checked,
+    ) -> Result<Joined, GuestError> {
         let named = request_id.by_caller.then_some(request_id.id.as_str());
-        let (call, caller) = {
-            let mut table = self.table();
-            let known = named.map_or(Known::Nothing, |id| table.find(id, digest));
-            let call = match known {
-                Known::Living(call) => call,
-                Known::Ended(finished) => return Ok(finished),
-                Known::Another => return Err(conflict("the request id stands for another request")),
-                Known::Forgotten => return Err(conflict("the call has ended and its result is no longer kept")),
-                Known::Nothing if *self.stopping.borrow() => return Ok(Finished::never_started(Kill::Stopping)),
-                Known::Nothing => {
-                    let grace = if named.is_some() { self.settings.orphan_grace } else { Duration::ZERO };
-                    let call = Call::new(grace);
-                    let number = table.begin(&call, named.map(|id| (id, digest)));
-                    self.living.send_modify(|count| *count += 1);
-                    let task = Arc::clone(self).drive(number, request_id.clone(), Arc::clone(&call), spec);
-                    tokio::spawn(task);
-                    call
+        let mut books = self.books();
+        let known = named.map_or(Known::Nothing, |id| books.by_request.find(id, digest));
+        match known {
+            Known::Call(call) => return Ok(Joined::to(&call)),
+            Known::Another => return Err(conflict("the request id stands for another request")),
+            Known::Forgotten => return Err(conflict("the call has ended and its result is no longer kept")),
+            Known::Nothing => {}
+        }
+        let Checked { spec, session, may_wait, mode } = checked;
+        let facts = spec.facts(request_id, session, mode);
+        let grace = if named.is_some() { self.settings.orphan_grace } else { Duration::ZERO };
+        let call = Call::new(facts, spec.output.clone(), grace);
+        if *self.stopping.borrow() {
+            call.finish(Finished::never_started(Kill::Stopping));
+            return Ok(Joined::to(&call));
+        }
+        let place = match &call.facts.session {
+            None => None,
+            Some(name) => match self.sessions.enter(name, &call, may_wait) {
+                Ok(place) => Some(place),
+                Err(why) => {
+                    call.finish(Finished::no_turn(why));
+                    return Ok(Joined::to(&call));
                 }
-            };
-            let caller = Caller::of(&call);
-            (call, caller)
+            },
         };
-        let finished = call.wait().await;
-        drop(caller);
-        Ok(finished)
+        if let Some(id) = named {
+            books.by_request.begin(&call, id, digest);
+        }
+        books.by_process.add(&call);
+        self.living.send_modify(|count| *count += 1);
+        let joined = Joined::to(&call);
+        drop(books);
+        tokio::spawn(Arc::clone(self).drive(named.map(str::to_owned), call, spec, place, may_wait));
+        Ok(joined)
+    }
+
+    /// A call by the agent's name for it.
+    ///
+    /// # Errors
+    /// When none is known.
+    pub(in crate::guest) fn find(&self, process_id: &str) -> Result<Joined, GuestError> {
+        self.known(process_id).map(|call| Joined::to(&call))
+    }
+
+    fn known(&self, process_id: &str) -> Result<Arc<Call>, GuestError> {
+        self.books().by_process.find(process_id).ok_or_else(|| {
+            GuestError::new(ErrorCode::NotFound, "no call with this process id is known").hint(
+                "an ended call is kept for an hour, of all that have ended the newest 256; calls end with the agent \
+                 that started them",
+            )
+        })
+    }
+
+    /// What is known of one call.
+    pub(in crate::guest) fn info(&self, process_id: &str) -> Result<ProcessInfo, GuestError> {
+        self.known(process_id).map(|call| call.info())
+    }
+
+    /// What is known of all of them.
+    pub(in crate::guest) fn infos(&self) -> Vec<ProcessInfo> {
+        let calls = self.books().by_process.all();
+        calls.iter().map(|call| call.info()).collect()
+    }
+
+    /// The sessions in which something runs or waits.
+    pub(in crate::guest) fn sessions(&self) -> Vec<SessionInfo> {
+        let session = |(name, calls): (String, Vec<Arc<Call>>)| {
+            let mut calls = calls.iter().map(|call| call.info());
+            SessionInfo { name, running: calls.next(), queued: calls.collect() }
+        };
+        self.sessions.all().into_iter().map(session).collect()
+    }
+
+    /// Ends all calls of a session; how many there were.
+    pub(in crate::guest) async fn end_session(&self, name: &str) -> u64 {
+        let calls = self.sessions.of(name);
+        // from the last on, so that none gets its turn meanwhile
+        for call in calls.iter().rev() {
+            call.kill(Kill::Cancelled, None);
+        }
+        let all = async {
+            for call in &calls {
+                call.wait().await;
+            }
+        };
+        drop(tokio::time::timeout(self.settings.kill_grace + END_DEADLINE, all).await);
+        calls.len() as u64
+    }
+
+    /// Ends one call and waits until it has; without `keep` it is forgotten then.
+    ///
+    /// # Errors
+    /// When none is known, or it could not be ended in time.
+    pub(in crate::guest) async fn end(
+        &self,
+        process_id: &str,
+        grace: Option<Duration>,
+        keep: bool,
+    ) -> Result<ProcessEnded, GuestError> {
+        let call = self.known(process_id)?;
+        let lived = call.outcome().is_none();
+        call.kill(Kill::Cancelled, grace);
+        let limit = grace.unwrap_or(self.settings.kill_grace) + END_DEADLINE;
+        let Ok(finished) = tokio::time::timeout(limit, call.wait()).await else {
+            return Err(GuestError::new(ErrorCode::InternalError, "the call did not end in time")
+                .hint("its program may sit in an uninterruptible system call; GET /processes/{id} tells more"));
+        };
+        if !keep {
+            self.books().by_process.forget(process_id);
+        }
+        let (killed, survivors) = if lived { finished.toll() } else { (0, Vec::new()) };
+        Ok(ProcessEnded { process_id: process_id.to_owned(), killed, survivors })
     }
 
     /// Ends the call with this request id and waits until it has; `false` where none is known.
     pub(in crate::guest) async fn cancel(&self, id: &str) -> bool {
-        let known = self.table().named(id);
+        let known = self.books().by_request.named(id);
         match known {
             Known::Nothing | Known::Another => false,
-            Known::Ended(_) | Known::Forgotten => true,
-            Known::Living(call) => {
-                call.kill(Kill::Cancelled);
+            Known::Forgotten => true,
+            Known::Call(call) => {
+                call.kill(Kill::Cancelled, None);
                 drop(tokio::time::timeout(self.settings.kill_grace + END_DEADLINE, call.wait()).await);
                 true
             }
@@ -135,12 +243,15 @@ impl Calls {
 
     /// Takes no further call, lets running ones end within `drain`, then ends them.
     pub async fn stop(&self, drain: Duration) {
-        self.stopping.send_replace(true);
+        {
+            let _books = self.books(); // a call is either in them by now, or refused
+            self.stopping.send_replace(true);
+        }
         if self.all_ended(drain).await {
             return;
         }
-        for call in self.table().living() {
-            call.kill(Kill::Stopping);
+        for call in self.books().by_process.living() {
+            call.kill(Kill::Stopping, None);
         }
         if !self.all_ended(self.settings.kill_grace + END_DEADLINE).await {
             tracing::error!("calls are still running though they were killed");
@@ -152,57 +263,94 @@ impl Calls {
         tokio::time::timeout(limit, living.wait_for(|count| *count == 0)).await.is_ok()
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The task of one call, from its place in the queue to its answer.
-    async fn drive(self: Arc<Self>, number: u64, request_id: RequestId, call: Arc<Call>, spec: Spec) {
+    async fn drive(
+        self: Arc<Self>,
+        named: Option<String>,
+        call: Arc<Call>,
+        spec: Spec,
+        place: Option<Place>,
+        may_wait: bool,
+    ) {
         let begun = Instant::now();
-        let process_id = spec.process_id.clone();
         // a task of its own, so that a bug that panics in it is an answer too
-        let work = tokio::spawn(Arc::clone(&self).work(Arc::clone(&call), spec));
+        let work = tokio::spawn(Arc::clone(&self).work(Arc::clone(&call), spec, place, may_wait));
         let finished = work.await.unwrap_or_else(|error| {
-            tracing::error!(request_id = request_id.id, %error, "a call's task failed");
+            tracing::error!(request_id = call.facts.request_id, %error, "a call's task failed");
             Finished::fault()
         });
         tracing::info!(
-            request_id = request_id.id,
-            process_id,
+            request_id = call.facts.request_id,
+            process_id = &*call.facts.process_id,
             outcome = finished.summary(),
             ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             "call ended"
         );
-        self.table().end(number, request_id.by_caller.then_some(request_id.id.as_str()), &finished);
+        let (len, tells_something) = (finished.ran.then(|| finished.len()), finished.is_worth_a_record());
         call.finish(finished);
+        let mut books = self.books();
+        if let Some(id) = &named {
+            books.by_request.end(id, len);
+        }
+        books.by_process.end(&call);
+        if !tells_something {
+            books.by_process.forget(&call.facts.process_id);
+        }
+        drop(books);
         self.living.send_modify(|count| *count -= 1);
     }
 
-    async fn work(self: Arc<Self>, call: Arc<Call>, spec: Spec) -> Finished {
+    async fn work(self: Arc<Self>, call: Arc<Call>, spec: Spec, place: Option<Place>, may_wait: bool) -> Finished {
         let kib = spec.input_len() / 1024 + 1;
         let Ok(_input) = Arc::clone(&self.input).try_acquire_many_owned(u32::try_from(kib).unwrap_or(u32::MAX)) else {
-            return Finished::no_slot(super::slots::NoSlot::QueueFull);
+            return Finished::no_slot(NoSlot::QueueFull);
         };
-        let mut kill = call.wishes();
-        let mut stopping = self.stopping.subscribe();
-        let slot = tokio::select! {
+        let kill = call.wishes();
+        let (mut wished, mut stopping) = (kill.clone(), self.stopping.subscribe());
+        let permit = tokio::select! {
             biased;
-            wish = kill.wait_for(Option::is_some) => {
-                let why = wish.ok().and_then(|wish| *wish).unwrap_or(Kill::CallerGone);
+            wish = wished.wait_for(Option::is_some) => {
+                let why = wish.ok().and_then(|wish| *wish).map_or(Kill::CallerGone, |wish: Wish| wish.why);
                 return Finished::never_started(why);
             }
             _ = stopping.wait_for(|stopping| *stopping) => return Finished::never_started(Kill::Stopping),
-            slot = self.slots.take() => match slot {
-                Ok(slot) => slot,
-                Err(why) => return Finished::no_slot(why),
+            permit = self.permit(call.facts.mode, place.as_ref(), may_wait) => match permit {
+                Ok(permit) => permit,
+                Err(refusal) => return refusal,
             },
         };
         let process_id = spec.process_id.clone();
-        let outcome = supervise(spec, Arc::clone(&self.environs), kill).await;
-        drop(slot);
+        let buffered = matches!(spec.output, Output::Keep(_));
+        let outcome = supervise(spec, Arc::clone(&self.environs), Arc::clone(&call.live), kill).await;
+        drop(permit);
+        drop(place);
         match outcome {
-            Ok(outcome) => Finished::of_run(&process_id, outcome),
+            Ok(outcome) if buffered => Finished::of_run(&process_id, outcome),
+            Ok(outcome) => Finished::of_streamed(&process_id, outcome),
             Err(error) => Finished::not_spawned(&error),
+        }
+    }
+
+    /// The right to run: a turn in the session, then a slot, or a place among the jobs.
+    async fn permit(
+        &self,
+        mode: ProcessMode,
+        place: Option<&Place>,
+        may_wait: bool,
+    ) -> Result<tokio::sync::OwnedSemaphorePermit, Finished> {
+        if let Some(place) = place {
+            place.turn().await.map_err(Finished::no_turn)?;
+        }
+        match mode {
+            ProcessMode::Detached | ProcessMode::Attached => {
+                Arc::clone(&self.jobs).try_acquire_owned().map_err(|_| Finished::too_many_jobs())
+            }
+            _ if may_wait => self.slots.take().await.map_err(Finished::no_slot),
+            _ => self.slots.try_take().ok_or_else(|| Finished::busy("every slot is taken")),
         }
     }
 }

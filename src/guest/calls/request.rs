@@ -3,25 +3,76 @@
 use std::time::Duration;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
 
 use super::{
     super::{
         GuestError,
-        process::{Environment, Program, Spec},
+        process::{Environment, Output, Program, Ring, Spec, Stdin, Terminal},
+        request_id::RequestId,
     },
+    call::Facts,
     settings::Settings,
 };
-use crate::protocol::{DEFAULT_MAX_OUTPUT, DEFAULT_TIMEOUT_SEC, ErrorCode, ExecRequest, Shell, TimeoutSec};
+use crate::protocol::{
+    DEFAULT_MAX_OUTPUT, DEFAULT_TIMEOUT_SEC, ErrorCode, ExecRequest, ProcessMode, Pty, Shell, TimeoutSec,
+};
+
+/// In which form the answer is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::guest) enum Form {
+    /// One JSON object at the end.
+    Buffered,
+    /// Docker's frames, as the output comes.
+    Frames,
+    /// Server-sent events, as the output comes.
+    Events,
+    /// A WebSocket.
+    Attached,
+}
+
+impl Form {
+    /// A word for each.
+    pub(in crate::guest) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Buffered => "buffered",
+            Self::Frames => "frames",
+            Self::Events => "events",
+            Self::Attached => "attached",
+        }
+    }
+}
+
+/// A request that can be run.
+#[derive(Debug)]
+pub(in crate::guest) struct Checked {
+    pub(super) spec: Spec,
+    pub(super) session: Option<String>,
+    pub(super) may_wait: bool,
+    pub(super) mode: ProcessMode,
+}
 
 /// Checks all of a request.
-pub(in crate::guest) fn check(request: ExecRequest, settings: &Settings) -> Result<Spec, GuestError> {
-    if request.session.is_some() {
-        return Err(not_offered("session"));
+pub(in crate::guest) fn check(
+    request: ExecRequest,
+    pty: Option<&Pty>,
+    form: Form,
+    settings: &Settings,
+) -> Result<Checked, GuestError> {
+    let mode = match form {
+        _ if request.detach => ProcessMode::Detached,
+        Form::Buffered => ProcessMode::Buffered,
+        Form::Frames | Form::Events => ProcessMode::Streamed,
+        Form::Attached => ProcessMode::Attached,
+    };
+    if request.detach && form == Form::Attached {
+        return Err(bad("an attached call cannot be made with `detach`").hint("detach from it later, by a message"));
     }
-    if request.detach {
-        return Err(not_offered("detach"));
+    if let Some(name) = &request.session {
+        session(name)?;
     }
-    let timeout = timeout(request.timeout_sec.as_ref(), settings.timeout_cap)?;
+    let timeout = timeout(request.timeout_sec.as_ref(), mode, settings.timeout_cap)?;
     let max_output = max_output(request.max_output_bytes)?;
     let program = match (request.script, request.argv) {
         (Some(script), None) => script_of(&script, request.shell)?,
@@ -30,51 +81,103 @@ pub(in crate::guest) fn check(request: ExecRequest, settings: &Settings) -> Resu
         // the field's name is what clients of other agents look for
         (None, None) => return Err(bad("missing script field").hint("give `script` (base64) or `argv`")),
     };
-    let environment = Environment { clear: request.env_clear, add: request.env.unwrap_or_default() };
+    let terminal = pty.map(terminal).transpose()?;
+    let mut environment = Environment { clear: request.env_clear, add: request.env.unwrap_or_default() };
     for (key, value) in &environment.add {
         if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
             return Err(bad(format!("env: {key:?} cannot be a variable"))
                 .hint("a name is not empty and holds no `=`, and neither name nor value holds a NUL"));
         }
     }
+    if let Some(terminal) = &terminal {
+        environment.add.entry("TERM".to_owned()).or_insert_with(|| terminal.term.clone());
+    }
     if let Some(cwd) = &request.cwd
         && (cwd.is_empty() || cwd.contains('\0'))
     {
         return Err(bad("cwd is empty or holds a NUL"));
     }
-    let stdin = request.stdin.map(|text| decode("stdin", &text)).transpose()?;
-    Ok(Spec {
-        process_id: process_id()?,
-        program,
-        cwd: request.cwd.map(Into::into),
-        environment,
-        stdin,
-        timeout,
-        max_output,
-    })
+    let buffered = mode == ProcessMode::Buffered;
+    if request.open_stdin && buffered {
+        return Err(bad("a buffered call's stdin cannot stay open: nobody knows the call before it has ended")
+            .hint("make it with `detach`, or streamed by its Accept header"));
+    }
+    let bytes = request.stdin.map(|text| decode("stdin", &text)).transpose()?.unwrap_or_default();
+    let stdin = Stdin { bytes, open: request.open_stdin || mode == ProcessMode::Attached };
+    let output = if buffered {
+        Output::Keep(max_output)
+    } else {
+        Output::Ring(Ring::new(settings.ring_size(), mode != ProcessMode::Detached))
+    };
+    let cwd = request.cwd.map(Into::into);
+    let spec = Spec { process_id: process_id()?, program, cwd, environment, stdin, terminal, timeout, output };
+    Ok(Checked { spec, session: request.session, may_wait: request.queue, mode })
+}
+
+impl Spec {
+    /// What is known of the call before anything runs.
+    pub(super) fn facts(&self, request_id: &RequestId, session: Option<String>, mode: ProcessMode) -> Facts {
+        let (argv, script_sha256) = match &self.program {
+            Program::Argv(argv) => (Some(argv.clone()), None),
+            Program::Script { source, .. } => (None, Some(hex::encode(Sha256::digest(source)))),
+        };
+        Facts {
+            process_id: self.process_id.as_str().into(),
+            request_id: request_id.id.clone(),
+            mode,
+            session,
+            argv,
+            script_sha256,
+            pty: self.terminal.is_some(),
+            created_at: Timestamp::now(),
+        }
+    }
+}
+
+/// A session's name is 1 to 64 of `[A-Za-z0-9_-]`.
+pub(in crate::guest) fn session(name: &str) -> Result<(), GuestError> {
+    let good = (1..=64).contains(&name.len()) && name.bytes().all(|c| c.is_ascii_alphanumeric() || b"_-".contains(&c));
+    if good {
+        Ok(())
+    } else {
+        Err(bad(format!("session: {name:?} cannot be a name"))
+            .hint("a name is 1 to 64 of A to Z, a to z, 0 to 9, _ and -"))
+    }
+}
+
+fn terminal(pty: &Pty) -> Result<Terminal, GuestError> {
+    if pty.term.is_empty() || pty.term.contains(['=', '\0']) {
+        return Err(bad("pty.term is empty or holds `=` or a NUL").hint("leave it out for xterm-256color"));
+    }
+    Ok(Terminal { rows: dimension(pty.rows), cols: dimension(pty.cols), term: pty.term.clone() })
+}
+
+/// Lines or columns of a terminal, taken to the nearest that there can be.
+pub(in crate::guest) fn dimension(wanted: i64) -> u16 {
+    u16::try_from(wanted.clamp(1, i64::from(u16::MAX))).unwrap_or(u16::MAX)
 }
 
 fn bad(detail: impl Into<String>) -> GuestError {
     GuestError::new(ErrorCode::BadRequest, detail)
 }
 
-fn not_offered(field: &str) -> GuestError {
-    GuestError::new(ErrorCode::Unsupported, format!("this agent does not offer `{field}` yet")).hint("leave it out")
-}
-
-fn timeout(asked: Option<&TimeoutSec>, cap: Duration) -> Result<Duration, GuestError> {
+fn timeout(asked: Option<&TimeoutSec>, mode: ProcessMode, cap: Duration) -> Result<Option<Duration>, GuestError> {
     let cap_sec = cap.as_secs_f64();
+    let endless = mode != ProcessMode::Buffered;
     let refuse = |what: String| {
+        let none = if endless { ", or 0 for none" } else { "" };
         Err(bad(format!("timeout_sec is {what}"))
-            .hint(format!("give a number of seconds above 0 and up to this agent's cap of {cap_sec}")))
+            .hint(format!("give a number of seconds above 0 and up to this agent's cap of {cap_sec}{none}")))
     };
     match asked {
-        None => Ok(Duration::from_secs(DEFAULT_TIMEOUT_SEC).min(cap)),
+        None if matches!(mode, ProcessMode::Detached | ProcessMode::Attached) => Ok(None),
+        None => Ok(Some(Duration::from_secs(DEFAULT_TIMEOUT_SEC).min(cap))),
         Some(TimeoutSec::NotANumber(kind)) => refuse(format!("{kind}, not a number")),
+        Some(TimeoutSec::Seconds(seconds)) if *seconds == 0.0 && endless => Ok(None),
         Some(TimeoutSec::Seconds(seconds)) if seconds.is_nan() || *seconds <= 0.0 || *seconds > cap_sec => {
             refuse(seconds.to_string())
         }
-        Some(TimeoutSec::Seconds(seconds)) => Ok(Duration::from_secs_f64(*seconds)),
+        Some(TimeoutSec::Seconds(seconds)) => Ok(Some(Duration::from_secs_f64(*seconds))),
     }
 }
 
@@ -137,7 +240,11 @@ mod tests {
     use super::*;
 
     fn request(json: &str) -> Result<Spec, GuestError> {
-        check(serde_json::from_str(json).unwrap(), &Settings::new())
+        in_form(json, Form::Buffered)
+    }
+
+    fn in_form(json: &str, form: Form) -> Result<Spec, GuestError> {
+        check(serde_json::from_str(json).unwrap(), None, form, &Settings::new()).map(|checked| checked.spec)
     }
 
     #[test]
@@ -154,8 +261,9 @@ mod tests {
             (r#"{"argv":["a"],"cwd":""}"#, ErrorCode::BadRequest),
             (r#"{"argv":["a"],"stdin":"%"}"#, ErrorCode::BadBase64),
             (r#"{"argv":["a"],"max_output_bytes":99999999999}"#, ErrorCode::BadRequest),
-            (r#"{"argv":["a"],"detach":true}"#, ErrorCode::Unsupported),
-            (r#"{"argv":["a"],"session":"s"}"#, ErrorCode::Unsupported),
+            (r#"{"argv":["a"],"open_stdin":true}"#, ErrorCode::BadRequest),
+            (r#"{"argv":["a"],"session":""}"#, ErrorCode::BadRequest),
+            (r#"{"argv":["a"],"session":"a/b"}"#, ErrorCode::BadRequest),
         ] {
             assert_eq!(request(json).unwrap_err().code(), code, "{json}");
         }
@@ -168,8 +276,12 @@ mod tests {
             assert_eq!(error.code(), ErrorCode::BadRequest, "{value}");
             assert!(format!("{error:?}").contains("3600"), "{error:?}");
         }
-        assert_eq!(request(r#"{"argv":["a"],"timeout_sec":0.5}"#).unwrap().timeout, Duration::from_millis(500));
-        assert_eq!(request(r#"{"argv":["a"],"timeout_sec":null}"#).unwrap().timeout, Duration::from_mins(1));
+        assert_eq!(request(r#"{"argv":["a"],"timeout_sec":0.5}"#).unwrap().timeout, Some(Duration::from_millis(500)));
+        assert_eq!(request(r#"{"argv":["a"],"timeout_sec":null}"#).unwrap().timeout, Some(Duration::from_mins(1)));
+        assert_eq!(in_form(r#"{"argv":["a"],"timeout_sec":0}"#, Form::Frames).unwrap().timeout, None);
+        assert_eq!(in_form(r#"{"argv":["a"]}"#, Form::Frames).unwrap().timeout, Some(Duration::from_mins(1)));
+        assert_eq!(request(r#"{"argv":["a"],"detach":true}"#).unwrap().timeout, None);
+        assert_eq!(in_form(r#"{"argv":["a"]}"#, Form::Attached).unwrap().timeout, None);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use super::super::process::RingSize;
+
 /// How many calls, for how long, and where.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -11,6 +13,18 @@ pub struct Settings {
     pub queue: usize,
     /// How long a call waits for a slot.
     pub queue_wait: Duration,
+    /// How long a call waits for its turn in a session.
+    pub session_wait: Duration,
+    /// Detached and attached calls at one time: they may run for days, so they take no slots.
+    pub jobs: usize,
+    /// Bytes of a streamed, attached or detached call's output that are kept.
+    pub ring: usize,
+    /// Bytes by which a program may be ahead of the reader of its stream.
+    pub window: usize,
+    /// The longest silence of a streamed answer.
+    pub stream_keep_alive: Duration,
+    /// How long after a program's end a reader may take for its last output.
+    pub delivery: Duration,
     /// The longest time-out that a buffered call may ask for.
     pub timeout_cap: Duration,
     /// Between TERM and KILL.
@@ -35,6 +49,16 @@ impl Settings {
     /// Bytes of one stream that a call may ask to be kept.
     pub const MAX_OUTPUT: u64 = 32 * 1024 * 1024;
 
+    /// How long an ended call can be asked for by its process id.
+    pub const KEEP_RECORD: Duration = Duration::from_hours(1);
+    /// How many ended calls can be, at most.
+    pub const MOST_RECORDS: usize = 256;
+
+    /// The size of each call's ring.
+    pub(super) const fn ring_size(&self) -> RingSize {
+        RingSize { capacity: self.ring, window: self.window }
+    }
+
     /// The defaults, with the folder of this account and without a drainer.
     pub fn new() -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -43,6 +67,12 @@ impl Settings {
             slots: (4 * cores).max(16),
             queue: 1024,
             queue_wait: Duration::from_secs(30),
+            session_wait: Duration::from_hours(1),
+            jobs: 128,
+            ring: 2 * 1024 * 1024,
+            window: 256 * 1024,
+            stream_keep_alive: Duration::from_secs(15),
+            delivery: Duration::from_mins(10),
             timeout_cap: Duration::from_hours(1),
             kill_grace: Duration::from_millis(250),
             orphan_grace: Duration::from_secs(5),

@@ -35,6 +35,11 @@ impl Slots {
         Self { free, waiting: AtomicUsize::new(0), queue, longest_wait }
     }
 
+    /// Takes a slot if one is free at this moment.
+    pub(super) fn try_take(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.free).try_acquire_owned().ok()
+    }
+
     /// Takes a slot, which is free again when the permit is dropped.
     pub(super) async fn take(&self) -> Result<OwnedSemaphorePermit, NoSlot> {
         // the semaphore is fair: it gives nothing to a newcomer while somebody waits

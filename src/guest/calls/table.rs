@@ -1,4 +1,4 @@
-//! Which calls are known: the living ones, and for ten minutes those whose caller gave an id.
+//! Which calls are known by the id that their caller gave: the living ones, and the ended ones for ten minutes.
 //!
 //! Implementation note: at most once means that an id is never run again while a caller may still repeat it. So an
 //! ended call's id stays when its result has to go (64 MiB in all), and a repeat of it is refused rather than run.
@@ -11,19 +11,19 @@ use std::{
 
 use sha2::{Digest as _, Sha256};
 
-use super::{answer::Finished, call::Call, settings::Settings};
+use super::{call::Call, settings::Settings};
 
 /// Ids of ended calls that are remembered; the oldest go first. At 100 bytes each, some 25 MB.
 const MOST_IDS: usize = 262_144;
 
-/// What tells one request's body from another's.
+/// What tells one request from another: its body, and the form of answer that it wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::guest) struct Digest([u8; 32]);
 
 impl Digest {
-    /// The digest of a body.
-    pub(in crate::guest) fn of(body: &[u8]) -> Self {
-        Self(Sha256::digest(body).into())
+    /// The digest of a body that is to be answered in this form.
+    pub(in crate::guest) fn of(form: &str, body: &[u8]) -> Self {
+        Self(Sha256::new_with_prefix(form).chain_update([0]).chain_update(body).finalize().into())
     }
 }
 
@@ -31,12 +31,10 @@ impl Digest {
 pub(super) enum Known {
     /// Nothing: it may be run.
     Nothing,
-    /// It stands for another body.
+    /// It stands for another request.
     Another,
-    /// It runs, or waits to.
-    Living(Arc<Call>),
-    /// It has ended so.
-    Ended(Finished),
+    /// It runs, waits to, or has ended and its answer is kept.
+    Call(Arc<Call>),
     /// It has ended, and its answer had to go.
     Forgotten,
 }
@@ -44,17 +42,13 @@ pub(super) enum Known {
 #[derive(Debug)]
 struct Entry {
     digest: Digest,
-    state: State,
+    /// `None` once its answer had to go.
+    call: Option<Arc<Call>>,
+    /// Bytes that keeping it takes, once it has ended.
+    len: usize,
 }
 
-#[derive(Debug)]
-enum State {
-    Living(Arc<Call>),
-    Ended(Finished),
-    Forgotten,
-}
-
-/// All calls.
+/// All ids.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     by_id: HashMap<Arc<str>, Entry>,
@@ -63,8 +57,6 @@ pub(super) struct Table {
     kept_bytes: usize,
     /// Ids of all ended calls with the time of their end, oldest first.
     ended: VecDeque<(Instant, Arc<str>)>,
-    living: HashMap<u64, Arc<Call>>,
-    next: u64,
 }
 
 impl Table {
@@ -74,11 +66,7 @@ impl Table {
         match self.by_id.get(id) {
             None => Known::Nothing,
             Some(entry) if entry.digest != digest => Known::Another,
-            Some(entry) => match &entry.state {
-                State::Living(call) => Known::Living(Arc::clone(call)),
-                State::Ended(finished) => Known::Ended(finished.clone()),
-                State::Forgotten => Known::Forgotten,
-            },
+            Some(entry) => entry.call.as_ref().map_or(Known::Forgotten, |call| Known::Call(Arc::clone(call))),
         }
     }
 
@@ -90,30 +78,21 @@ impl Table {
         }
     }
 
-    /// Adds a call that is to live; the number is its key until it ends.
-    pub(super) fn begin(&mut self, call: &Arc<Call>, id: Option<(&str, Digest)>) -> u64 {
-        self.next += 1;
-        self.living.insert(self.next, Arc::clone(call));
-        if let Some((id, digest)) = id {
-            self.by_id.insert(id.into(), Entry { digest, state: State::Living(Arc::clone(call)) });
-        }
-        self.next
+    /// Adds a call that is to live.
+    pub(super) fn begin(&mut self, call: &Arc<Call>, id: &str, digest: Digest) {
+        self.by_id.insert(id.into(), Entry { digest, call: Some(Arc::clone(call)), len: 0 });
     }
 
-    /// Takes a call off the living, and keeps its answer under its id; one that ran nothing may be tried again.
-    pub(super) fn end(&mut self, number: u64, id: Option<&str>, finished: &Finished) {
-        self.living.remove(&number);
-        let Some(id) = id else { return };
+    /// Keeps an ended call under its id; one that ran nothing (`len` is `None`) may be tried again.
+    pub(super) fn end(&mut self, id: &str, len: Option<usize>) {
         let Some((id, mut entry)) = self.by_id.remove_entry(id) else { return };
-        if !finished.ran {
-            return;
-        }
-        if finished.len() <= Settings::KEEP_BYTES {
-            self.kept_bytes += finished.len();
+        let Some(len) = len else { return };
+        if len <= Settings::KEEP_BYTES {
+            entry.len = len;
+            self.kept_bytes += len;
             self.kept.push_back(Arc::clone(&id));
-            entry.state = State::Ended(finished.clone());
         } else {
-            entry.state = State::Forgotten;
+            entry.call = None;
         }
         self.ended.push_back((Instant::now(), Arc::clone(&id)));
         self.by_id.insert(id, entry);
@@ -125,11 +104,6 @@ impl Table {
         while self.ended.len() > MOST_IDS {
             self.forget_oldest();
         }
-    }
-
-    /// Everybody who lives.
-    pub(super) fn living(&self) -> Vec<Arc<Call>> {
-        self.living.values().cloned().collect()
     }
 
     fn forget_old(&mut self, now: Instant) {
@@ -150,10 +124,9 @@ impl Table {
 
     fn drop_answer(&mut self, id: &str) {
         if let Some(entry) = self.by_id.get_mut(id)
-            && let State::Ended(finished) = &entry.state
+            && entry.call.take().is_some()
         {
-            self.kept_bytes -= finished.len();
-            entry.state = State::Forgotten;
+            self.kept_bytes -= entry.len;
         }
     }
 }

@@ -10,14 +10,20 @@
 //! ever. What lies in the pipes at that moment is still read.
 
 mod error;
+mod input;
 mod launch;
+mod live;
 mod output;
+mod ring;
 mod runs;
 mod spec;
 mod supervise;
 
 pub(super) use error::SpawnError;
+pub(super) use input::{Input, InputClosed};
+pub(super) use live::{Kill, Live, Start, Wish};
 pub(super) use output::Captured;
+pub(super) use ring::{Chunk, Reader, Ring, RingSize};
 pub(super) use runs::Runs;
-pub(super) use spec::{Environment, Program, Spec};
-pub(super) use supervise::{Ending, Environs, Kill, Lingering, Outcome, supervise};
+pub(super) use spec::{Environment, Output, Program, Spec, Stdin, Terminal};
+pub(super) use supervise::{Ending, Environs, Lingering, Outcome, supervise};

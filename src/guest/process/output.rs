@@ -1,10 +1,11 @@
 //! A stream of output: all of it read, as much kept as was asked for, and honest about the rest.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
-use super::super::sys::OutputPipe;
+use super::{super::sys::OutputPipe, ring::Ring};
+use crate::protocol::FrameKind;
 
 /// What came on one stream.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -59,14 +60,45 @@ pub(super) enum Rest {
     Open(OutputPipe),
 }
 
+/// Where a stream's bytes go.
+#[derive(Debug)]
+pub(super) enum Sink {
+    /// Here, the first so many of them.
+    Keep(Captured, usize),
+    /// Into the run's ring; how many have come.
+    Ring(Arc<Ring>, FrameKind, u64),
+}
+
+impl Sink {
+    async fn take(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Keep(captured, max) => captured.take(bytes, *max),
+            Self::Ring(ring, kind, total) => {
+                *total += bytes.len() as u64;
+                ring.push(*kind, bytes).await;
+            }
+        }
+    }
+
+    /// What was kept.
+    fn into_captured(self) -> Captured {
+        match self {
+            Self::Keep(mut captured, _) => {
+                captured.end_on_a_character();
+                captured
+            }
+            Self::Ring(_, _, total) => Captured { bytes: Vec::new(), total },
+        }
+    }
+}
+
 /// Reads a pipe to its end; or, once `leader_gone` says so and `grace` has passed, to what lies in it then.
-pub(super) async fn capture(
+pub(super) async fn drain_into(
+    mut sink: Sink,
     mut pipe: OutputPipe,
-    max: usize,
     grace: Duration,
     mut leader_gone: watch::Receiver<bool>,
 ) -> (Captured, Rest) {
-    let mut captured = Captured::default();
     let mut buffer = vec![0; 64 * 1024];
     let give_up = async {
         // an error means that the supervisor is gone: nobody waits for more
@@ -77,10 +109,10 @@ pub(super) async fn capture(
     let rest = loop {
         tokio::select! {
             biased;
-            () = &mut give_up => break drain(pipe, &mut captured, max, &mut buffer).await,
+            () = &mut give_up => break read_what_is_there(pipe, &mut sink, &mut buffer).await,
             read = pipe.read(&mut buffer) => match read {
                 Ok(0) => break Rest::Ended,
-                Ok(count) => captured.take(&buffer[..count], max),
+                Ok(count) => sink.take(&buffer[..count]).await,
                 Err(error) => {
                     tracing::warn!(%error, "could not read a program's output to its end");
                     break Rest::Ended;
@@ -88,19 +120,18 @@ pub(super) async fn capture(
             },
         }
     };
-    captured.end_on_a_character();
-    (captured, rest)
+    (sink.into_captured(), rest)
 }
 
 /// Takes what was in the pipe when this began, and no more: its writer may never stop.
-async fn drain(mut pipe: OutputPipe, captured: &mut Captured, max: usize, buffer: &mut [u8]) -> Rest {
+async fn read_what_is_there(mut pipe: OutputPipe, sink: &mut Sink, buffer: &mut [u8]) -> Rest {
     let mut left = pipe.waiting();
     while left > 0 {
         let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
         match pipe.read(&mut buffer[..most]).await {
             Ok(0) | Err(_) => return Rest::Ended,
             Ok(count) => {
-                captured.take(&buffer[..count], max);
+                sink.take(&buffer[..count]).await;
                 left = left.saturating_sub(count as u64);
             }
         }

@@ -1,7 +1,8 @@
 //! What is to be run, decoded and checked.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
+use super::ring::Ring;
 use crate::protocol::Shell;
 
 /// A program to run.
@@ -27,6 +28,35 @@ pub(crate) struct Environment {
     pub add: BTreeMap<String, String>,
 }
 
+/// What the program reads.
+#[derive(Debug)]
+pub(crate) struct Stdin {
+    /// These bytes.
+    pub bytes: Vec<u8>,
+    /// Then whatever comes, until it is closed.
+    pub open: bool,
+}
+
+/// A terminal that the program runs in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Terminal {
+    /// Lines, at least 1.
+    pub rows: u16,
+    /// Columns, at least 1.
+    pub cols: u16,
+    /// What `TERM` says.
+    pub term: String,
+}
+
+/// Where the output goes.
+#[derive(Debug, Clone)]
+pub(crate) enum Output {
+    /// It is kept, up to so many bytes of each stream.
+    Keep(usize),
+    /// Into a ring, to be read from there.
+    Ring(Arc<Ring>),
+}
+
 /// All of one run.
 #[derive(Debug)]
 pub(crate) struct Spec {
@@ -38,12 +68,14 @@ pub(crate) struct Spec {
     pub cwd: Option<PathBuf>,
     /// With which variables.
     pub environment: Environment,
-    /// What it reads; nothing where absent.
-    pub stdin: Option<Vec<u8>>,
-    /// When it is killed.
-    pub timeout: Duration,
-    /// Bytes kept of each stream.
-    pub max_output: usize,
+    /// What it reads.
+    pub stdin: Stdin,
+    /// In a terminal of its own.
+    pub terminal: Option<Terminal>,
+    /// When it is killed; never where absent.
+    pub timeout: Option<Duration>,
+    /// Where its output goes.
+    pub output: Output,
 }
 
 impl Spec {
@@ -53,6 +85,6 @@ impl Spec {
             Program::Script { source, .. } => source.len(),
             Program::Argv(argv) => argv.iter().map(String::len).sum(),
         };
-        script + self.stdin.as_ref().map_or(0, Vec::len)
+        script + self.stdin.bytes.len()
     }
 }

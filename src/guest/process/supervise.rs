@@ -16,14 +16,16 @@ use tokio::{
 };
 
 use super::{
-    super::sys::{self, CallTree, Drainer, Ended, OutputPipe, TreeHome, WaitedFor},
+    super::sys::{self, CallTree, Drainer, Ended, InputPipe, OutputPipe, TreeHome, WaitedFor},
     error::SpawnError,
+    input::Input,
     launch,
-    output::{Captured, Rest, capture},
+    live::{Kill, Live, Wish},
+    output::{Captured, Rest, Sink, drain_into},
     runs::{RunFolder, Runs},
-    spec::Spec,
+    spec::{Output, Spec},
 };
-use crate::protocol::{RC_SIGNAL_BASE, RC_TIMED_OUT};
+use crate::protocol::{FrameKind, RC_SIGNAL_BASE, RC_TIMED_OUT};
 
 /// What every run of an agent shares.
 #[derive(Debug)]
@@ -38,20 +40,22 @@ pub(crate) struct Environs {
     pub kill_grace: Duration,
     /// After the leader's exit, how long output of its children is waited for.
     pub drain_grace: Duration,
+    /// After the leader's exit, how long a reader may take for what came before it.
+    pub delivery: Duration,
     /// Trees of ended runs in which somebody lives on.
     pub lingering: Lingering,
 }
 
 /// Trees that could not be given up when their run ended, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Lingering(Mutex<VecDeque<CallTree>>);
+pub(crate) struct Lingering(Mutex<VecDeque<Arc<CallTree>>>);
 
 impl Lingering {
     /// Trees that are asked again at the end of each further run: enough to keep up, few enough to cost nothing.
     const ASKED_AT_ONCE: usize = 8;
 
     /// Gives up a tree, now or when it is empty.
-    fn release(&self, tree: CallTree) {
+    fn release(&self, tree: Arc<CallTree>) {
         let mut trees = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..trees.len().min(Self::ASKED_AT_ONCE) {
             if let Some(oldest) = trees.pop_front()
@@ -65,17 +69,6 @@ impl Lingering {
             trees.push_back(tree);
         }
     }
-}
-
-/// A wish to end a run from outside, and why.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kill {
-    /// Its caller asked for it.
-    Cancelled,
-    /// Its caller went away.
-    CallerGone,
-    /// The agent is going down.
-    Stopping,
 }
 
 /// How a run ended.
@@ -111,52 +104,107 @@ pub(crate) struct Outcome {
 /// A program that has been started.
 struct Started {
     child: Child,
-    tree: CallTree,
+    pid: u32,
+    tree: Arc<CallTree>,
     folder: RunFolder,
     stdout: OutputPipe,
     stderr: OutputPipe,
+    input: Option<InputPipe>,
     /// Until it has been waited for.
-    waited_for: Option<WaitedFor>,
+    waited_for: WaitedFor,
 }
 
-/// Runs a program to its end. `kill` ends it before; once this has been polled it must be driven to its end.
+/// Runs a program to its end; `live` is how others reach it meanwhile, and `kill` how they end it. Once this has been
+/// polled it must be driven to its end.
 ///
 /// # Errors
 /// [`SpawnError`]: nothing ran.
 pub(crate) async fn supervise(
-    spec: Spec,
+    mut spec: Spec,
     environs: Arc<Environs>,
-    kill: watch::Receiver<Option<Kill>>,
+    live: Arc<Live>,
+    kill: watch::Receiver<Option<Wish>>,
 ) -> Result<Outcome, SpawnError> {
-    let (timeout, max_output) = (spec.timeout, spec.max_output);
+    let (timeout, output) = (spec.timeout, spec.output.clone());
+    let first = if spec.stdin.open { std::mem::take(&mut spec.stdin.bytes) } else { Vec::new() };
     let spawning = Arc::clone(&environs);
     // files and fork block, for longer on a loaded machine: not on a thread that answers /health
     let started = tokio::task::spawn_blocking(move || start(&spec, &spawning)).await;
     let begun = Instant::now();
-    let Started { mut child, tree, folder, stdout, stderr, waited_for: _waited_for } =
+    let Started { mut child, pid, tree, folder, stdout, stderr, input, waited_for: _waited_for } =
         started.map_err(|error| SpawnError::Files(io::Error::other(error)))??;
+    let input = input.map(|pipe| Input::new(pipe, first));
+    live.start(pid, Arc::clone(&tree), input.clone());
 
     let (leader_gone, leader_is_gone) = watch::channel(false);
-    let drain_grace = environs.drain_grace;
-    let stdout = tokio::spawn(capture(stdout, max_output, drain_grace, leader_is_gone.clone()));
-    let stderr = tokio::spawn(capture(stderr, max_output, drain_grace, leader_is_gone));
-
-    let ending = tokio::select! {
-        biased;
-        _ = child.wait() => Ending::Exited,
-        why = wished_for(kill) => Ending::Killed(why),
-        () = tokio::time::sleep(timeout) => Ending::TimedOut,
+    let read = |pipe, kind| {
+        let sink = match &output {
+            Output::Keep(max) => Sink::Keep(Captured::default(), *max),
+            Output::Ring(ring) => Sink::Ring(Arc::clone(ring), kind, 0),
+        };
+        tokio::spawn(drain_into(sink, pipe, environs.drain_grace, leader_is_gone.clone()))
     };
-    let ended = if ending == Ending::Exited { Ended::default() } else { tree.end(environs.kill_grace).await };
+    let (stdout, stderr) = (read(stdout, FrameKind::Stdout), read(stderr, FrameKind::Stderr));
+
+    let (ending, grace) = tokio::select! {
+        biased;
+        _ = child.wait() => (Ending::Exited, None),
+        wish = wished_for(kill.clone()) => (Ending::Killed(wish.why), wish.grace),
+        () = timed_out(timeout) => (Ending::TimedOut, None),
+    };
+    if let (Ending::Killed(_), Output::Ring(ring)) = (ending, &output) {
+        ring.stop_waiting();
+    }
+    let ended = match ending {
+        Ending::Exited => Ended::default(),
+        _ => tree.end(grace.unwrap_or(environs.kill_grace)).await,
+    };
     let status = reap(&mut child).await;
+    live.end();
+    if let Some(input) = input {
+        input.shut();
+    }
     let duration = begun.elapsed();
     leader_gone.send_replace(true);
-    let (stdout, out_rest) = finish(stdout).await;
-    let (stderr, err_rest) = finish(stderr).await;
+    let ((stdout, out_rest), (stderr, err_rest)) = deliver(stdout, stderr, &output, environs.delivery, kill).await;
 
     tokio::task::spawn_blocking(move || clean_up(&environs, [out_rest, err_rest], tree, folder)).await.ok();
     let (rc, signal) = code_of(status, ending);
     Ok(Outcome { ending, rc, signal, stdout, stderr, duration, ended })
+}
+
+/// Waits until what came has been taken; a reader that is gone or too slow for that is waited for no longer.
+async fn deliver(
+    stdout: JoinHandle<(Captured, Rest)>,
+    stderr: JoinHandle<(Captured, Rest)>,
+    output: &Output,
+    limit: Duration,
+    kill: watch::Receiver<Option<Wish>>,
+) -> ((Captured, Rest), (Captured, Rest)) {
+    let both = async { tokio::join!(finish(stdout), finish(stderr)) };
+    let Output::Ring(ring) = output else { return both.await };
+    tokio::pin!(both);
+    let read = tokio::select! {
+        read = &mut both => read,
+        () = async {
+            tokio::select! {
+                _ = wished_for(kill) => {}
+                () = tokio::time::sleep(limit) => tracing::info!("the output's reader was given up"),
+            }
+        } => {
+            ring.stop_waiting();
+            both.await
+        }
+    };
+    ring.close();
+    read
+}
+
+async fn timed_out(timeout: Option<Duration>) {
+    match timeout {
+        Some(timeout) => tokio::time::sleep(timeout).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Everything that can fail comes before the spawn, so that a failure cannot leave a child behind.
@@ -166,13 +214,15 @@ fn start(spec: &Spec, environs: &Environs) -> Result<Started, SpawnError> {
     let cwd = working_directory(spec)?;
     let (stdout, child_stdout) = OutputPipe::new().map_err(SpawnError::Files)?;
     let (stderr, child_stderr) = OutputPipe::new().map_err(SpawnError::Files)?;
-    let stdin = match &spec.stdin {
+    let (input, stdin) = if spec.stdin.open {
+        let (input, stdin) = InputPipe::new().map_err(SpawnError::Files)?;
+        (Some(input), stdin)
+    } else if spec.stdin.bytes.is_empty() {
+        (None, Stdio::null())
+    } else {
         // a file rather than a pipe: a program that does not read it blocks nobody
-        Some(input) => {
-            let path = folder.write("stdin", input).map_err(SpawnError::Files)?;
-            Stdio::from(std::fs::File::open(path).map_err(SpawnError::Files)?)
-        }
-        None => Stdio::null(),
+        let path = folder.write("stdin", &spec.stdin.bytes).map_err(SpawnError::Files)?;
+        (None, Stdio::from(std::fs::File::open(path).map_err(SpawnError::Files)?))
     };
     let mut tree = environs.trees.plant(&spec.process_id);
 
@@ -186,11 +236,10 @@ fn start(spec: &Spec, environs: &Environs) -> Result<Started, SpawnError> {
     let spawned = tree.hold(&mut command).and_then(|()| command.spawn());
     match spawned {
         Ok(child) => {
-            let waited_for = child.id().map(WaitedFor::new);
-            if let Some(pid) = child.id() {
-                tree.led_by(pid);
-            }
-            Ok(Started { child, tree, folder, stdout, stderr, waited_for })
+            let pid = child.id().unwrap_or_default(); // always there before it has been waited for
+            let waited_for = WaitedFor::new(pid);
+            tree.led_by(pid);
+            Ok(Started { child, pid, tree: Arc::new(tree), folder, stdout, stderr, input, waited_for })
         }
         Err(cause) => {
             tree.release();
@@ -215,10 +264,10 @@ fn working_directory(spec: &Spec) -> Result<PathBuf, SpawnError> {
     }
 }
 
-async fn wished_for(mut kill: watch::Receiver<Option<Kill>>) -> Kill {
+async fn wished_for(mut kill: watch::Receiver<Option<Wish>>) -> Wish {
     let wish = kill.wait_for(Option::is_some).await.ok().and_then(|wish| *wish);
     match wish {
-        Some(why) => why,
+        Some(wish) => wish,
         None => std::future::pending().await, // nobody can wish any more
     }
 }
@@ -243,7 +292,7 @@ async fn finish(task: JoinHandle<(Captured, Rest)>) -> (Captured, Rest) {
     })
 }
 
-fn clean_up(environs: &Environs, rests: [Rest; 2], tree: CallTree, folder: RunFolder) {
+fn clean_up(environs: &Environs, rests: [Rest; 2], tree: Arc<CallTree>, folder: RunFolder) {
     for rest in rests {
         if let Rest::Open(pipe) = rest {
             match pipe.into_owned() {

@@ -93,7 +93,7 @@ impl Output {
     pub(super) fn write_last(&mut self, stream: OutputStream, bytes: &[u8]) {
         let Some(mut written) = self.hand_over(stream, bytes) else { return };
         let deadline = Instant::now() + LAST;
-        while written.try_recv() == Err(oneshot::error::TryRecvError::Empty) && Instant::now() < deadline {
+        while matches!(written.try_recv(), Err(oneshot::error::TryRecvError::Empty)) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(1));
         }
     }

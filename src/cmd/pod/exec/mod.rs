@@ -72,7 +72,9 @@ fn manner(args: &ExecArgs, pod: &Pod) -> Result<Manner, Failure> {
         () => Manner::Streamed,
     };
     match (pod.settings().agent, manner) {
-        (AgentKind::Winpodx, Manner::Attached | Manner::Detached) => Err(Error::new(ErrorKind::Unsupported, "this pod's agent, winpodx', knows neither terminals, nor input, nor jobs",
+        (AgentKind::Winpodx, Manner::Attached | Manner::Detached) => Err(Error::new(
+            ErrorKind::Unsupported,
+            "this pod's agent, winpodx', knows neither terminals, nor input, nor jobs",
         )
         .with_hint("leave out -i, -t and -d, or put podlink's own agent into the guest")
         .into()),

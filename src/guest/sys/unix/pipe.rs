@@ -1,8 +1,8 @@
-//! The read end of a child's output.
+//! The agent's ends of a child's pipes.
 
 use std::{io, os::fd::OwnedFd, process::Stdio};
 
-use tokio::net::unix::pipe::Receiver;
+use tokio::net::unix::pipe::{Receiver, Sender};
 
 /// The agent's end of a pipe that a child writes to.
 #[derive(Debug)]
@@ -37,5 +37,32 @@ impl OutputPipe {
     /// The end itself, for somebody else to read from.
     pub(crate) fn into_owned(self) -> io::Result<OwnedFd> {
         self.receiver.into_blocking_fd()
+    }
+}
+
+/// The agent's end of a pipe that a child reads from; dropped, the child sees the end.
+#[derive(Debug)]
+pub(crate) struct InputPipe {
+    sender: Sender,
+}
+
+impl InputPipe {
+    /// A new pipe: the agent's end, and the child's.
+    pub(crate) fn new() -> io::Result<(Self, Stdio)> {
+        let (reader, writer) = std::io::pipe()?;
+        let writer = OwnedFd::from(writer);
+        rustix::io::ioctl_fionbio(&writer, true)?;
+        Ok((Self { sender: Sender::from_owned_fd(writer)? }, Stdio::from(OwnedFd::from(reader))))
+    }
+
+    /// Writes some of the bytes, once there is room for any.
+    pub(crate) async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            self.sender.writable().await?;
+            match self.sender.try_write(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => return written,
+            }
+        }
     }
 }

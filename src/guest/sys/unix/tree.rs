@@ -15,6 +15,7 @@ use tokio::process::Command;
 use super::{
     cgroup::{Cgroup, CgroupHome},
     process_table::{self, Proven},
+    signal_names::SignalNumber,
     spawn,
 };
 
@@ -162,10 +163,29 @@ impl CallTree {
         }
     }
 
+    /// Sends one signal to the leader.
+    pub(crate) fn signal_leader(&self, signal: SignalNumber) -> std::io::Result<()> {
+        let pid = self.leader.and_then(|pid| Pid::from_raw(pid.cast_signed())).ok_or(rustix::io::Errno::SRCH)?;
+        let signal = Signal::from_named_raw(signal.number()).ok_or(rustix::io::Errno::INVAL)?;
+        Ok(kill_process(pid, signal)?)
+    }
+
+    /// Sends one signal to everybody in it.
+    pub(crate) fn signal_all(&self, signal: SignalNumber) -> u64 {
+        let Some(sent) = Signal::from_named_raw(signal.number()) else { return 0 };
+        let members = self.members(&mut Proven::default());
+        signal_each(&members, sent)
+    }
+
     /// Gives up what holds it; processes that live on are not disturbed. `false` while it has to be asked again.
     pub(crate) fn release(&self) -> bool {
         self.cgroup.as_ref().is_none_or(Cgroup::remove)
     }
+}
+
+fn signal_each(pids: &[u32], signal: Signal) -> u64 {
+    let send = |pid: &&u32| Pid::from_raw(pid.cast_signed()).is_some_and(|pid| kill_process(pid, signal).is_ok());
+    pids.iter().filter(send).count() as u64
 }
 
 fn signal(pids: &[u32], signal: Signal) {

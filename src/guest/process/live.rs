@@ -1,0 +1,90 @@
+//! How a run is reached from outside while it lives.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+use super::{super::sys::CallTree, input::Input};
+
+/// Why a run is to be ended from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kill {
+    /// Its caller asked for it.
+    Cancelled,
+    /// Its caller went away.
+    CallerGone,
+    /// The agent is going down.
+    Stopping,
+}
+
+/// A wish to end a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wish {
+    /// Why.
+    pub why: Kill,
+    /// Between TERM and KILL; the agent's own where absent.
+    pub grace: Option<Duration>,
+}
+
+/// That the program runs, and since when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Start {
+    /// Its number.
+    pub pid: u32,
+    /// When it was started.
+    pub at: Timestamp,
+}
+
+/// What is known of a run from its start on.
+#[derive(Debug)]
+pub(crate) struct Live {
+    started: watch::Sender<Option<Start>>,
+    reach: Mutex<Reach>,
+}
+
+#[derive(Debug, Default)]
+struct Reach {
+    tree: Option<Arc<CallTree>>,
+    input: Option<Arc<Input>>,
+}
+
+impl Live {
+    /// Of a run that has not begun.
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { started: watch::Sender::new(None), reach: Mutex::default() })
+    }
+
+    pub(super) fn start(&self, pid: u32, tree: Arc<CallTree>, input: Option<Arc<Input>>) {
+        *self.reach.lock().unwrap_or_else(PoisonError::into_inner) = Reach { tree: Some(tree), input };
+        self.started.send_replace(Some(Start { pid, at: Timestamp::now() }));
+    }
+
+    /// The program has ended: its processes, if any live on, are nobody's any more.
+    pub(super) fn end(&self) {
+        self.reach.lock().unwrap_or_else(PoisonError::into_inner).tree = None;
+    }
+
+    /// When the program was started, once it has been.
+    pub(crate) fn start_of(&self) -> Option<Start> {
+        *self.started.borrow()
+    }
+
+    /// To wait for the start.
+    pub(crate) fn starting(&self) -> watch::Receiver<Option<Start>> {
+        self.started.subscribe()
+    }
+
+    /// The way into the program, where it has one that stays open.
+    pub(crate) fn input(&self) -> Option<Arc<Input>> {
+        self.reach.lock().unwrap_or_else(PoisonError::into_inner).input.clone()
+    }
+
+    /// The program's processes, while it lives.
+    pub(crate) fn tree(&self) -> Option<Arc<CallTree>> {
+        self.reach.lock().unwrap_or_else(PoisonError::into_inner).tree.clone()
+    }
+}
