@@ -2,7 +2,7 @@
 
 use std::{
     os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
+    path::Path,
     time::Duration,
 };
 
