@@ -48,6 +48,12 @@ pub struct Deadlines {
     pub write_stall: Duration,
     /// For a caller that still sends when its answer is out; it is read and dropped, so that it sees the answer.
     pub linger: Duration,
+    /// For the first message of a client that attaches.
+    pub attach_request: Duration,
+    /// Between the signs of life that an attached client is asked for; one that has not answered the last is dropped.
+    pub ping: Duration,
+    /// For attached clients to take their last words, once the agent has ended their calls.
+    pub farewell: Duration,
     /// For a connection beyond the limit, or of a peer that is not let in, in all.
     pub lobby: Duration,
 }
@@ -61,6 +67,9 @@ impl Deadlines {
         body_total: Duration::from_mins(2),
         write_stall: Duration::from_mins(1),
         linger: Duration::from_secs(5),
+        attach_request: Duration::from_secs(10),
+        ping: Duration::from_secs(30),
+        farewell: Duration::from_secs(1),
         lobby: Duration::from_secs(2),
     };
 }

@@ -5,6 +5,7 @@
 
 mod account;
 mod admit;
+mod attach;
 mod bind;
 pub mod calls;
 mod config;

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use tokio::sync::watch;
 
-use super::{Config, account::Account, calls, gates::Gates, random_hex};
+use super::{Config, account::Account, attach::Attachments, calls, gates::Gates, random_hex};
 use crate::{protocol::Stage, token::Token};
 
 /// The agent's state; a clone is another handle to the same.
@@ -17,6 +17,7 @@ struct Shared {
     identity: Identity,
     account: Account,
     calls: Arc<calls::Calls>,
+    attachments: Attachments,
     token: watch::Receiver<Option<Token>>,
     gates: watch::Receiver<Gates>,
     draining: watch::Sender<bool>,
@@ -58,12 +59,26 @@ impl AppState {
     ) -> Self {
         let account = super::sys::account();
         let draining = watch::Sender::new(false);
-        Self(Arc::new(Shared { config, identity, account, calls, token, gates, draining }))
+        Self(Arc::new(Shared {
+            config,
+            identity,
+            account,
+            calls,
+            attachments: Attachments::new(),
+            token,
+            gates,
+            draining,
+        }))
     }
 
     /// What runs and waits.
     pub(crate) fn calls(&self) -> &Arc<calls::Calls> {
         &self.0.calls
+    }
+
+    /// The clients that are attached to calls.
+    pub(super) fn attachments(&self) -> &Attachments {
+        &self.0.attachments
     }
 
     /// New at each start of the agent.
