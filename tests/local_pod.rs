@@ -1,10 +1,6 @@
 //! Pods of the local engine, and the failures of the others.
 
-use std::{
-    os::unix::fs::PermissionsExt as _,
-    path::Path,
-    time::Duration,
-};
+use std::{os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
 
 use crate::support::{Cli, LocalPod, Port, processes, wait_for};
 

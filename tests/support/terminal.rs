@@ -74,6 +74,16 @@ impl Terminal {
         !attributes.local_modes.intersects(rustix::termios::LocalModes::ICANON | rustix::termios::LocalModes::ISIG)
     }
 
+    /// As a shell has its terminal while no program is on it.
+    pub fn make_cooked(&self) {
+        use rustix::termios::{InputModes, LocalModes, OptionalActions, OutputModes, tcsetattr};
+        let mut attributes = tcgetattr(&self.slave).unwrap();
+        attributes.local_modes |= LocalModes::ICANON | LocalModes::ISIG | LocalModes::ECHO;
+        attributes.input_modes |= InputModes::ICRNL;
+        attributes.output_modes |= OutputModes::OPOST;
+        tcsetattr(&self.slave, OptionalActions::Now, &attributes).unwrap();
+    }
+
     #[track_caller]
     pub fn wait_until_raw(&self) {
         wait_for("raw mode", PATIENCE, || self.is_raw());
