@@ -103,6 +103,44 @@ fn the_terminal_is_restored_when_the_agent_is_killed() {
     terminal.wait_until("the reason", |shown| shown.contains("podlink: ") && shown.ends_with("\r\n"));
 }
 
+/// Attributes are one half of a terminal; the other is what a full-screen program has made of its screen.
+#[test]
+fn the_screen_is_given_back_when_a_full_screen_program_is_left_or_lost() {
+    let pod = LocalPod::ready();
+    let script = "printf '\\033[?1049h\\033[?25l\\033[?1000hdrawn'; exec sleep 600";
+    let given_back = "\x1b[?25h\x1b[?1000l\x1b[?1049l\x1b[0m";
+    let mut terminal = on_terminal(&pod, &["exec", "-t", script]);
+    terminal.wait_for("drawn");
+    terminal.wait_until_raw();
+    terminal.type_keys("\x10\x11");
+    assert_eq!(terminal.end().code(), Some(0));
+    terminal.wait_for(given_back);
+    terminal.wait_for("runs on");
+
+    let id = pod.running()[0]["process_id"].as_str().unwrap().to_owned();
+    let mut terminal = on_terminal(&pod, &["attach", &id]);
+    terminal.wait_for("drawn");
+    terminal.wait_until_raw();
+    processes::kill(&[pod.pid()]);
+    assert_eq!(terminal.end().code(), Some(125));
+    terminal.wait_for(given_back);
+}
+
+#[test]
+fn the_guests_processes_are_shown_until_a_key_ends_it() {
+    let pod = LocalPod::ready();
+    let before = untouched();
+    for keys in ["q", "\x03"] {
+        let mut terminal = on_terminal(&pod, &["top", "--interval", "0.1"]);
+        terminal.wait_for("q quits");
+        terminal.wait_until("a second look", |shown| shown.matches("q quits").count() > 2);
+        terminal.type_keys(keys);
+        assert_eq!(terminal.end().code(), Some(0), "{}", terminal.shown());
+        assert_eq!(terminal.attributes(), before);
+        terminal.wait_until("the screen's return", |shown| shown.ends_with("\x1b[?25h\x1b[?1049l"));
+    }
+}
+
 #[test]
 fn the_terminal_is_restored_after_signals() {
     let pod = LocalPod::ready();

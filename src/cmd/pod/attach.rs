@@ -8,6 +8,7 @@ use super::{
     passing::{Halt, Passing, conclude},
     signal::Interrupts,
 };
+use crate::host::terminal;
 
 /// Come back to a job: see what it says, type what it reads
 ///
@@ -52,8 +53,14 @@ pub(super) fn run(args: &AttachArgs, printer: Printer) -> Outcome {
                 attaching.await.map_err(|error: crate::host::Error| Failure::from(error).exiting(Exit::FAILED))
             })
             .await?;
-        // a keyboard may be idle for ever; what is piped in is meant for the job
-        let stdin = if args.no_stdin { Stdin::Others } else { Stdin::Ours };
+        let stdin = if args.no_stdin || !info.stdin_open { Stdin::Others } else { Stdin::Ours };
+        if !args.no_stdin && !info.stdin_open && !terminal::stdin_is_terminal() {
+            // not touched, so it is nobody's loss; but somebody may have meant it
+            printer.note(&format!(
+                "podlink: what {} reads cannot be written to (see `podlink pod exec -di`); stdin is left alone",
+                info.process_id
+            ));
+        }
         let console = Console { stdin, terminal: info.pty, keys: args.detach_keys.clone() };
         match interactive::talk(attached, &console, None, &mut passing, &mut interrupts).await {
             Ok(interactive::End::Exit(result)) => Ok(passing.exit(conclude(&result, printer))),

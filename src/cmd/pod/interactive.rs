@@ -85,10 +85,13 @@ pub(super) async fn talk(
     } else {
         None
     };
-    passing.set_quiet(raw.is_some());
+    if raw.is_some() {
+        passing.begin_screen();
+    }
     let ended = talk_with(attached, console, told, raw.as_ref(), passing, interrupts).await;
+    passing.leave_screen(matches!(ended, Ok(End::Exit(_))));
     drop(raw);
-    passing.set_quiet(false);
+    passing.say_gaps();
     ended
 }
 

@@ -6,7 +6,7 @@ use super::{Exit, Failure, Printer};
 use crate::{
     host::{
         Error, ErrorKind, ExecEvent, ExecStream,
-        terminal::{Output, OutputStream},
+        terminal::{Modes, Output, OutputStream},
     },
     protocol::{ExecResult, Gap},
 };
@@ -16,8 +16,8 @@ use crate::{
 pub(super) struct Passing {
     output: Output,
     printer: Printer,
-    /// A terminal is in raw mode: a line of ours would stand askew in whatever is drawn there.
-    quiet: bool,
+    /// Where a terminal is in raw mode: what the program has made of it. A line of ours would stand askew there.
+    screen: Option<Modes>,
     gaps: Vec<Gap>,
     lost: bool,
 }
@@ -57,20 +57,33 @@ impl Halt {
 
 impl Passing {
     pub(super) fn new(printer: Printer) -> Result<Self, Error> {
-        Ok(Self { output: Output::new()?, printer, quiet: false, gaps: Vec::new(), lost: false })
+        Ok(Self { output: Output::new()?, printer, screen: None, gaps: Vec::new(), lost: false })
     }
 
-    /// While true, what is to be said waits.
-    pub(super) fn set_quiet(&mut self, quiet: bool) {
-        self.quiet = quiet;
-        if !quiet {
-            for gap in std::mem::take(&mut self.gaps) {
-                self.say(gap);
-            }
+    /// From now on the terminal is the program's: what is to be said waits.
+    pub(super) fn begin_screen(&mut self) {
+        self.screen = Some(Modes::default());
+    }
+
+    /// Undoes what the program has left of itself on the terminal.
+    pub(super) fn leave_screen(&mut self, ended: bool) {
+        let Some(modes) = self.screen.take() else { return };
+        // the program's own end is shown as it left it; what podlink says then begins on a line of its own
+        let line = if !ended && modes.is_midway() { "\r\n" } else { "" };
+        self.output.write_last(OutputStream::Stdout, format!("{}{line}", modes.undo()).as_bytes());
+    }
+
+    /// Says what had to wait.
+    pub(super) fn say_gaps(&mut self) {
+        for gap in std::mem::take(&mut self.gaps) {
+            self.say(gap);
         }
     }
 
     pub(super) async fn bytes(&mut self, stream: OutputStream, bytes: &[u8]) -> Result<(), Halt> {
+        if let Some(modes) = &mut self.screen {
+            modes.take(bytes);
+        }
         self.output.write(stream, bytes).await.map_err(|error| match error.kind() {
             io::ErrorKind::BrokenPipe => Halt::Unread,
             _ => Halt::Unwritten(error),
@@ -79,7 +92,7 @@ impl Passing {
 
     pub(super) fn gap(&mut self, gap: Gap) {
         self.lost = true;
-        if self.quiet {
+        if self.screen.is_some() {
             // a program that draws fast while its reader is stopped could leave many: the first and the last say it
             self.gaps.truncate(1);
             self.gaps.push(gap);

@@ -4,6 +4,7 @@
 //! runtime, and no such thread holds up the process' end.
 
 mod input;
+mod modes;
 mod output;
 mod raw;
 mod screen;
@@ -11,6 +12,7 @@ mod signals;
 mod size;
 
 pub use input::{Input, stdin_is_terminal};
+pub use modes::Modes;
 pub use output::{Output, OutputStream, stdout_closed, stdout_is_terminal};
 pub use raw::RawMode;
 pub use screen::Screen;

@@ -90,7 +90,10 @@ impl Output {
     }
 
     /// Writes a piece before a command's end, waiting for it no longer than a moment.
-    pub(super) fn write_last(&mut self, stream: OutputStream, bytes: &[u8]) {
+    pub fn write_last(&mut self, stream: OutputStream, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
         let Some(mut written) = self.hand_over(stream, bytes) else { return };
         let deadline = Instant::now() + LAST;
         while matches!(written.try_recv(), Err(oneshot::error::TryRecvError::Empty)) && Instant::now() < deadline {

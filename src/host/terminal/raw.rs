@@ -25,7 +25,9 @@ struct Saved {
 /// The terminal on stdin is in raw mode for as long as this lives.
 #[derive(Debug)]
 #[must_use = "dropped, it ends raw mode"]
-pub struct RawMode(());
+pub struct RawMode {
+    terminal: OwnedFd,
+}
 
 impl RawMode {
     /// Puts the terminal on stdin into raw mode; none where stdin is no terminal.
@@ -35,21 +37,23 @@ impl RawMode {
     /// # Errors
     /// When the terminal refuses.
     pub fn enter() -> Result<Option<Self>> {
-        let stdin = io::stdin();
-        if !isatty(&stdin) {
+        if !isatty(io::stdin()) {
             return Ok(None);
         }
+        let entered = io::stdin().as_fd().try_clone_to_owned().and_then(Self::enter_on);
+        entered
+            .map(Some)
+            .map_err(|error| Error::new(ErrorKind::File, "the terminal cannot be put into raw mode").with_source(error))
+    }
+
+    fn enter_on(terminal: OwnedFd) -> io::Result<Self> {
         restore_on_panic();
-        let failed = |error: io::Error| {
-            Error::new(ErrorKind::File, "the terminal cannot be put into raw mode").with_source(error)
-        };
-        let before = tcgetattr(&stdin).map_err(|error| failed(error.into()))?;
-        let terminal = stdin.as_fd().try_clone_to_owned().map_err(failed)?;
+        let before = tcgetattr(&terminal)?;
+        let guard = Self { terminal: terminal.try_clone()? };
         // kept before it is changed: no instant at which a panic finds nothing to restore
-        *SAVED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Saved { terminal, before: before.clone() });
-        let guard = Self(());
-        guard.apply(before).map_err(failed)?;
-        Ok(Some(guard))
+        *SAVED.lock().unwrap_or_else(PoisonError::into_inner) = Some(Saved { terminal, before });
+        guard.apply()?;
+        Ok(guard)
     }
 
     /// Raw mode once more, after another program has had the terminal: a shell that stopped this one and let it go on.
@@ -57,16 +61,15 @@ impl RawMode {
     /// # Errors
     /// When the terminal refuses.
     pub fn enter_again(&self) -> Result<()> {
-        let stdin = io::stdin();
-        tcgetattr(&stdin).map_err(io::Error::from).and_then(|now| self.apply(now)).map_err(|error| {
+        self.apply().map_err(|error| {
             Error::new(ErrorKind::File, "the terminal cannot be put back into raw mode").with_source(error)
         })
     }
 
-    #[expect(clippy::unused_self, reason = "only where a guard sees to the way back")]
-    fn apply(&self, mut attributes: Termios) -> io::Result<()> {
+    fn apply(&self) -> io::Result<()> {
+        let mut attributes = tcgetattr(&self.terminal)?;
         attributes.make_raw();
-        Ok(tcsetattr(io::stdin(), OptionalActions::Now, &attributes)?)
+        Ok(tcsetattr(&self.terminal, OptionalActions::Now, &attributes)?)
     }
 
     /// Puts back what was before; nothing where it has been put back.
@@ -96,4 +99,41 @@ fn restore_on_panic() {
             before(info);
         }));
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::{
+        pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt},
+        termios::LocalModes,
+    };
+
+    use super::*;
+
+    /// One test: the place that they are kept in is the process'.
+    #[test]
+    fn a_guard_and_a_panic_both_restore_it() {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let terminal = ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        let is_cooked = || tcgetattr(&terminal).unwrap().local_modes.contains(LocalModes::ICANON | LocalModes::ISIG);
+        assert!(is_cooked());
+        let guard = RawMode::enter_on(terminal.try_clone().unwrap()).unwrap();
+        assert!(!is_cooked());
+        guard.enter_again().unwrap();
+        drop(guard);
+        assert!(is_cooked());
+
+        let guard = RawMode::enter_on(terminal.try_clone().unwrap()).unwrap();
+        assert!(!is_cooked());
+        let panicked = std::thread::spawn(|| panic!("a panic of another thread, meant by this test")).join();
+        assert!(panicked.is_err() && is_cooked());
+        // what is restored is not restored once more: it may be another program's by now
+        let mut attributes = tcgetattr(&terminal).unwrap();
+        attributes.local_modes -= LocalModes::ISIG;
+        tcsetattr(&terminal, OptionalActions::Now, &attributes).unwrap();
+        drop(guard);
+        assert!(!is_cooked());
+    }
 }
