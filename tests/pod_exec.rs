@@ -173,7 +173,7 @@ fn a_guest_that_boots_is_told_at_once_and_waited_for_on_demand() {
                 Reply::Bytes(proved(request, &token, "a", stage))
             }
             "/whoami" => Reply::Bytes(whoami()),
-            _ if stage == "ready" => Reply::Bytes(http(200, "", r#"{"rc":0,"stdout":"done","stderr":""}"#)),
+            _ if stage == "ready" => Reply::Bytes(frames("p-1", &[(1, b"done"), (3, br#"{"rc":0}"#)])),
             _ => Reply::Bytes(http(503, "", r#"{"error":"not_ready","stage":"installing","waiting_for":["X"]}"#)),
         }
     });

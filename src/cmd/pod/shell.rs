@@ -57,11 +57,11 @@ pub(super) struct ShellArgs {
 pub(super) fn run(args: &ShellArgs, printer: Printer) -> Outcome {
     let (pod, client) = job::client_of(&args.pod)?;
     let call = Call { pod: &pod, client: &client };
-    let argv = |program: &str| Some(vec![program.to_owned()]);
+    let alone = |program: &str| Some(vec![program.to_owned()]);
     let mut request = ExecRequest { cwd: args.cwd.clone(), ..ExecRequest::default() };
     match (&args.shell, pod.settings().guest) {
-        (Some(shell), _) => request.argv = argv(shell),
-        (None, GuestOs::Windows) => request.argv = argv("powershell.exe"),
+        (Some(shell), _) => request.argv = alone(shell),
+        (None, GuestOs::Windows) => request.argv = alone("powershell.exe"),
         (None, GuestOs::Linux) => {
             (request.script, request.shell) = (Some(STANDARD.encode(LOGIN_SHELL)), Shell::Sh);
         }

@@ -22,7 +22,7 @@ impl Table {
 
     /// Adds a row; what came from a guest is made safe for the terminal.
     pub(super) fn row<const N: usize>(&mut self, cells: [String; N]) {
-        self.rows.push(cells.iter().map(|cell| printable(&cell.replace(['\t', '\n'], " "))).collect());
+        self.rows.push(cells.into_iter().map(|cell| printable(&cell.replace(['\t', '\n'], " "))).collect());
     }
 
     /// The lines, cut to `width` characters where one is given.

@@ -12,7 +12,7 @@ use crate::{
         AgentClient,
         terminal::{self, Input, RawMode, Screen},
     },
-    protocol::{SocketProtocol, SystemProcess, SystemProcesses, SystemSockets},
+    protocol::{SocketOwner, SocketProtocol, SystemProcess, SystemProcesses, SystemSockets},
 };
 
 /// Between two looks, where nothing else is said.
@@ -184,9 +184,9 @@ fn of_sockets(sockets: &SystemSockets) -> Table {
             SocketProtocol::Udp => "udp",
             _ => "unknown",
         };
-        let owners = |text: fn(&crate::protocol::SocketOwner) -> String| match socket.owners.is_empty() {
-            true => "-".to_owned(),
-            false => socket.owners.iter().map(text).collect::<Vec<_>>().join(","),
+        let owners = |text: fn(&SocketOwner) -> String| {
+            let owners: Vec<_> = socket.owners.iter().map(text).collect();
+            if owners.is_empty() { "-".to_owned() } else { owners.join(",") }
         };
         table.row([
             protocol.to_owned(),

@@ -103,8 +103,8 @@ impl Modes {
         }
         // the other screen is among the last: what is undone before concerns both
         for mode in &self.changed {
-            let end = if *mode == CURSOR { 'h' } else { 'l' };
-            text.push_str(&format!("\x1b[?{mode}{end}"));
+            let end = if *mode == CURSOR { "h" } else { "l" };
+            text.extend(["\x1b[?", &mode.to_string(), end]);
         }
         if !text.is_empty() {
             text.push_str("\x1b[0m");
