@@ -56,6 +56,8 @@ pub struct Deadlines {
     pub farewell: Duration,
     /// For a connection beyond the limit, or of a peer that is not let in, in all.
     pub lobby: Duration,
+    /// For a look at the whole system, waiting for one that is under way included.
+    pub snapshot: Duration,
 }
 
 impl Deadlines {
@@ -71,6 +73,7 @@ impl Deadlines {
         ping: Duration::from_secs(30),
         farewell: Duration::from_secs(1),
         lobby: Duration::from_secs(2),
+        snapshot: super::system::System::PATIENCE,
     };
 }
 
@@ -101,6 +104,9 @@ impl Config {
             exec_slots: u32::try_from(self.exec.slots).unwrap_or(u32::MAX),
             exec_queue: u32::try_from(self.exec.queue).unwrap_or(u32::MAX),
             exec_queue_wait_sec: self.exec.queue_wait.as_secs(),
+            exec_session_wait_sec: self.exec.session_wait.as_secs(),
+            exec_jobs: u32::try_from(self.exec.jobs).unwrap_or(u32::MAX),
+            exec_ring_bytes: self.exec.ring as u64,
             exec_timeout_cap_sec: self.exec.timeout_cap.as_secs(),
             max_json_body: MAX_JSON_BODY as u64,
             max_output_bytes: calls::Settings::MAX_OUTPUT,

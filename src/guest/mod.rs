@@ -28,10 +28,12 @@ mod second;
 mod server;
 mod sessions;
 mod signals;
+mod snapshots;
 mod stamp;
 mod state;
 mod streams;
 mod sys;
+mod system;
 mod transport;
 mod whoami;
 

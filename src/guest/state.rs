@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use tokio::sync::watch;
 
-use super::{Config, account::Account, attach::Attachments, calls, gates::Gates, random_hex};
+use super::{Config, account::Account, attach::Attachments, calls, gates::Gates, random_hex, system::System};
 use crate::{protocol::Stage, token::Token};
 
 /// The agent's state; a clone is another handle to the same.
@@ -21,6 +21,7 @@ struct Shared {
     token: watch::Receiver<Option<Token>>,
     gates: watch::Receiver<Gates>,
     draining: watch::Sender<bool>,
+    system: System,
 }
 
 /// Which agent this is, and since when.
@@ -68,6 +69,7 @@ impl AppState {
             token,
             gates,
             draining,
+            system: System::default(),
         }))
     }
 
@@ -97,6 +99,11 @@ impl AppState {
 
     pub(super) fn account(&self) -> &Account {
         &self.0.account
+    }
+
+    /// The looks at the whole guest.
+    pub(super) fn system(&self) -> &System {
+        &self.0.system
     }
 
     /// The token in force. The guard keeps the watching task out: it is not held across an `await`.

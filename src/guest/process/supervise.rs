@@ -240,6 +240,7 @@ fn start(spec: &Spec, environs: &Environs) -> Result<Started, SpawnError> {
             let pid = child.id().unwrap_or_default(); // always there before it has been waited for
             let waited_for = WaitedFor::new(pid);
             tree.led_by(pid);
+            let pid = tree.leader().unwrap_or(pid);
             Ok(Started { child, pid, tree: Arc::new(tree), folder, ends, waited_for })
         }
         Err(cause) => {
