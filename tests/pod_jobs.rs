@@ -81,7 +81,7 @@ fn machines_are_told_the_numbers() {
 fn a_kill_tells_how_many_it_ended() {
     let pod = LocalPod::ready();
     let seconds = processes::unique_seconds();
-    let id = start(&pod, &[&format!("sleep {seconds} & setsid sleep {seconds} & wait")]);
+    let id = start(&pod, &[&format!("echo begun; sleep {seconds} & setsid sleep {seconds} & wait")]);
     wait_for("its children", Duration::from_secs(10), || processes::with_args(&["sleep", &seconds]).len() == 2);
     let run = pod.pod(&["kill", "--grace", "0.5", &id]).run().exits(0);
     assert_eq!(run.stdout, format!("{id} is ended: 3 processes\n"));
@@ -92,6 +92,8 @@ fn a_kill_tells_how_many_it_ended() {
     let run = pod.pod(&["wait", &id]).run().exits(125);
     assert!(!run.stderr.is_empty());
     assert!(pod.pod(&["ps", "-a"]).run().exits(0).stdout.contains("cancelled"));
+    assert_eq!(pod.pod(&["logs", &id]).run().exits(0).stdout, "begun\n");
+    assert_eq!(pod.pod(&["logs", "-f", &id]).run().exits(0).stdout, "begun\n");
 }
 
 #[test]
@@ -109,8 +111,34 @@ fn signals_go_to_the_program_or_to_all() {
     assert_eq!(lines.next().unwrap().unwrap(), "usr");
     assert_eq!(logs.wait().unwrap().code(), Some(0));
     pod.pod(&["wait", &id]).run().exits(9);
-    let run = pod.pod(&["kill", "-s", "NONSENSE", &id]).run();
-    assert_ne!(run.code, Some(0));
+    // one that cannot be done is told, and the others are done
+    let other = start(&pod, &["exec sleep 600"]);
+    let run = pod.pod(&["kill", "-s", "TERM", &id, &other]).run().exits(125);
+    assert!(run.stderr.contains(&id) && run.stdout.contains(&other), "{run:?}");
+    pod.pod(&["wait", &other]).run().exits(143);
+    let json = pod.pod(&["kill", "--json", "-s", "NONSENSE", &id]).run().exits(125).json();
+    assert_eq!(json["processes"][0]["process_id"], *id);
+    assert!(json["processes"][0]["error"].is_string(), "{json}");
+}
+
+#[test]
+fn a_job_reads_what_is_piped_into_attach_where_it_can_and_says_so_where_not() {
+    let pod = LocalPod::ready();
+    let id = start(&pod, &["-i", "read line; echo \"<$line>\"; cat; exit 6"]);
+    let run = pod.pod(&["attach", &id]).stdin(b"one\ntwo\n").run().exits(6);
+    assert_eq!((&*run.stdout, &*run.stderr), ("<one>\ntwo\n", ""));
+    // what has ended is shown once more
+    let run = pod.pod(&["attach", "--no-stdin", &id]).run().exits(6);
+    assert_eq!(run.stdout, "<one>\ntwo\n");
+
+    let go = pod.file("go");
+    let id = start(&pod, &[&format!("while [ ! -e {go} ]; do sleep 0.05; done; cat; echo end")]);
+    let mut attached = pod.spawn(&["attach", &id], std::io::pipe().unwrap().0);
+    let mut line = String::new();
+    BufReader::new(attached.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("stdin is left alone"), "{line}");
+    std::fs::write(&go, "").unwrap();
+    assert_eq!(attached.wait().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -57,6 +57,7 @@ fn grace(text: &str) -> Result<f64, String> {
 enum Done {
     Ended { process_id: String, killed: u64, survivors: Vec<u32> },
     Signalled { process_id: String, signalled: u64 },
+    Failed { process_id: String, error: &'static str, detail: String },
 }
 
 pub(super) fn run(args: &KillArgs, printer: Printer) -> Outcome {
@@ -66,37 +67,30 @@ pub(super) fn run(args: &KillArgs, printer: Printer) -> Outcome {
         let killing = async {
             let mut done = Vec::new();
             for info in job::resolve(&client, &pod, &args.ids).await? {
-                done.push(end(&client, &info, args).await);
+                // one that fails is no reason to leave the others alive
+                done.push(end(&client, &info, args).await.unwrap_or_else(|error| Done::Failed {
+                    process_id: info.process_id,
+                    error: error.kind().as_str(),
+                    detail: format!("{:#}", anyhow::Error::from(error)),
+                }));
             }
             Ok(done)
         };
         interrupts.or(killing).await
     })?;
-    let (mut fine, mut failed) = (Vec::new(), Vec::new());
-    for done in done {
-        match done {
-            Ok(done) => fine.push(done),
-            Err(error) => failed.push(error),
-        }
-    }
-    let survived = fine.iter().any(|done| matches!(done, Done::Ended { survivors, .. } if !survivors.is_empty()));
-    if printer.is_json() && failed.is_empty() {
-        printer.json(&serde_json::json!({ "processes": fine }));
-    } else if !printer.is_json() {
-        for done in &fine {
+    let failed = done.iter().any(|done| match done {
+        Done::Ended { survivors, .. } => !survivors.is_empty(),
+        Done::Signalled { .. } => false,
+        Done::Failed { .. } => true,
+    });
+    if printer.is_json() {
+        printer.json(&serde_json::json!({ "processes": done }));
+    } else {
+        for done in &done {
             tell(done, printer);
         }
     }
-    // each failure is a line of its own; the last one is this command's
-    let last = failed.pop();
-    for error in failed {
-        let _ = Failure::from(error).report(Printer::new(false));
-    }
-    match last {
-        Some(error) => Err(error.into()),
-        None if survived => Ok(Exit::FAILED),
-        None => Ok(Exit::SUCCESS),
-    }
+    Ok(if failed { Exit::FAILED } else { Exit::SUCCESS })
 }
 
 async fn end(client: &AgentClient, info: &ProcessInfo, args: &KillArgs) -> Result<Done, Error> {
@@ -127,6 +121,7 @@ fn tell(done: &Done, printer: Printer) {
                 printer.error(&format!("processes of {process_id} could not be ended: {survivors:?}"));
             }
         }
+        Done::Failed { process_id, detail, .. } => printer.error(&format!("{process_id}: {detail}")),
         Done::Signalled { process_id, signalled } => {
             printer.line(&format!("{process_id}: {} signalled", processes(*signalled)));
         }
