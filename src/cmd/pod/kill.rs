@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Exit, Failure, Outcome, PodChoice, Printer, block_on, job, signal::Interrupts};
+use super::{Exit, Outcome, PodChoice, Printer, block_on, job, signal::Interrupts};
 use crate::{
     host::{AgentClient, Error, ErrorKind},
     protocol::ProcessInfo,
