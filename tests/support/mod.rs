@@ -10,6 +10,7 @@ pub mod podman;
 pub mod port;
 pub mod processes;
 pub mod schema;
+pub mod stream;
 pub mod vm;
 pub mod wait;
 
@@ -18,4 +19,5 @@ pub use cli::Cli;
 pub use http::{Answer, Http};
 pub use podman::Podman;
 pub use port::Port;
+pub use stream::{Item, Stream};
 pub use wait::wait_for;
