@@ -29,7 +29,8 @@ fn hasty() -> Agent {
 fn a_job_outlives_its_connection_and_is_remembered() {
     let agent = hasty();
     let folder = tempfile::tempdir().unwrap();
-    let mut body = json!({ "argv": ["sh", "-c", "echo out; echo err >&2; until [ -e go ]; do sleep 0.02; done; exit 3"] });
+    let mut body =
+        json!({ "argv": ["sh", "-c", "echo out; echo err >&2; until [ -e go ]; do sleep 0.02; done; exit 3"] });
     body["cwd"] = json!(folder.path());
     body["detach"] = json!(true);
     for accept in ["application/json", MEDIA_MULTIPLEXED] {
@@ -153,7 +154,11 @@ fn a_connection_may_be_cut_anywhere() {
         let mut tell = |offset: u64| {
             while told < PIECES && to_come - offset < AHEAD / 2 {
                 wait_for("the other reader", PATIENCE, || to_come - read_so_far.load(Ordering::SeqCst) < AHEAD);
-                let answer = agent.write_stdin(&id, if told == PIECES - 1 { "?close=true" } else { "" }, format!("{told}\n").as_bytes());
+                let answer = agent.write_stdin(
+                    &id,
+                    if told == PIECES - 1 { "?close=true" } else { "" },
+                    format!("{told}\n").as_bytes(),
+                );
                 assert_eq!(answer.status, 200, "{answer:?}");
                 to_come += sizes[told];
                 told += 1;
@@ -196,7 +201,9 @@ fn a_job_that_outruns_its_ring_tells_what_is_gone() {
     let bytes = noise(5, 5_000_000);
     std::fs::write(folder.path().join("first"), &bytes[..100_000]).unwrap();
     std::fs::write(folder.path().join("rest"), &bytes[100_000..]).unwrap();
-    let mut body = script("cat first; until [ -e go ]; do sleep 0.02; done; cat rest; until [ -e end ]; do sleep 0.02; done; exit 4");
+    let mut body = script(
+        "cat first; until [ -e go ]; do sleep 0.02; done; cat rest; until [ -e end ]; do sleep 0.02; done; exit 4",
+    );
     body["cwd"] = json!(folder.path());
     let id = agent.spawn(&body);
     // one reader takes the first bytes and stands still, another comes later
@@ -213,8 +220,7 @@ fn a_job_that_outruns_its_ring_tells_what_is_gone() {
     assert_eq!(agent.info(&id)["output_from"], json!(tail));
     let at = |offset: u64| usize::try_from(offset).unwrap();
     for form in [MEDIA_MULTIPLEXED, MEDIA_EVENTS] {
-        for (query, from) in
-            [("offset=0", Some(0)), ("offset=1000", Some(1000)), ("", None), ("offset=4000000", None)]
+        for (query, from) in [("offset=0", Some(0)), ("offset=1000", Some(1000)), ("", None), ("offset=4000000", None)]
         {
             let path = format!("/processes/{id}/output?follow=false&{query}");
             let mut stream = Stream::of(agent.call("GET", &path, &[("accept", form)], b""));

@@ -15,12 +15,12 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const FORMS: [&str; 2] = [MEDIA_MULTIPLEXED, MEDIA_EVENTS];
 
 /// The body of a call that runs a script for `sh`.
-pub fn script(source: &str) -> Value {
+pub(crate) fn script(source: &str) -> Value {
     json!({ "script": BASE64_STANDARD.encode(source) })
 }
 
 /// Bytes that look like nothing else, the same for the same seed.
-pub fn noise(mut seed: u64, len: usize) -> Vec<u8> {
+pub(crate) fn noise(mut seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {
         bytes.extend_from_slice(&random(&mut seed).to_le_bytes());
@@ -30,7 +30,7 @@ pub fn noise(mut seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// The next number of a series (splitmix64).
-pub fn random(seed: &mut u64) -> u64 {
+pub(crate) fn random(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *seed;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -40,17 +40,17 @@ pub fn random(seed: &mut u64) -> u64 {
 
 /// What an agent has open, and what its calls have left behind.
 #[derive(Debug, PartialEq, PartialOrd)]
-pub struct Left {
-    pub files: usize,
-    pub children: usize,
-    pub run_folders: usize,
-    pub cgroups: usize,
-    pub connections: usize,
+struct Left {
+    files: usize,
+    children: usize,
+    run_folders: usize,
+    cgroups: usize,
+    connections: usize,
 }
 
 impl Left {
     /// Of an agent whose folder of runs is `runs`.
-    pub fn of(agent: &Agent, runs: &std::path::Path) -> Self {
+    fn of(agent: &Agent, runs: &std::path::Path) -> Self {
         let entries = |path: &std::path::Path| std::fs::read_dir(path).map_or(0, Iterator::count);
         let own = std::fs::read_dir(runs).unwrap().next().unwrap().unwrap();
         Self {
@@ -233,7 +233,9 @@ fn a_reader_that_stands_still_loses_nothing_and_costs_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let pattern = noise(3, PERIOD).repeat(1000);
     std::fs::write(folder.path().join("block"), &pattern).unwrap();
-    let mut body = script("for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do cat block; done");
+    let mut body = script(
+        "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do cat block; done",
+    );
     body["cwd"] = json!(folder.path());
     let mut stream = agent.stream(&body);
     let mut taken = 0;
@@ -535,7 +537,10 @@ fn two_thousand_clients_that_vanish_leave_nothing() {
         .collect();
     held.into_iter().for_each(|stream| stream.connection.hang_up(false));
     let peak = agent.peak_memory_kib();
-    println!("measured: 2,000 vanishing clients in {vanished:?}, all gone {:?} later, VmHWM {peak} KiB", begun.elapsed() - vanished);
+    println!(
+        "measured: 2,000 vanishing clients in {vanished:?}, all gone {:?} later, VmHWM {peak} KiB",
+        begun.elapsed() - vanished
+    );
     assert!(peak < 160 * 1024, "{peak} KiB");
 }
 
