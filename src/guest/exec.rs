@@ -65,7 +65,7 @@ pub(super) async fn cancel(
 }
 
 /// A retry names the agent that its first try spoke to: one that started since knows nothing of that try.
-fn meant_for_this_agent(headers: &HeaderMap, agent_id: &str) -> Result<(), GuestError> {
+pub(super) fn meant_for_this_agent(headers: &HeaderMap, agent_id: &str) -> Result<(), GuestError> {
     match headers.get(HEADER_IF_AGENT) {
         Some(wanted) if wanted.as_bytes() != agent_id.as_bytes() => {
             Err(GuestError::new(ErrorCode::Conflict, "the agent that the first try spoke to is gone; nothing was run")

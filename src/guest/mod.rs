@@ -5,6 +5,7 @@
 
 mod account;
 mod admit;
+mod attach;
 mod bind;
 pub mod calls;
 mod config;
@@ -27,10 +28,12 @@ mod second;
 mod server;
 mod sessions;
 mod signals;
+mod snapshots;
 mod stamp;
 mod state;
 mod streams;
 mod sys;
+mod system;
 mod transport;
 mod whoami;
 

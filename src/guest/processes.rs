@@ -190,10 +190,10 @@ async fn started(joined: &Joined) -> Result<(), GuestError> {
     })
 }
 
-fn named(id: Result<Path<String>, PathRejection>) -> Result<String, GuestError> {
+pub(super) fn named(id: Result<Path<String>, PathRejection>) -> Result<String, GuestError> {
     id.map(|Path(id)| id).map_err(|error| GuestError::new(ErrorCode::BadRequest, error.body_text()))
 }
 
-fn asked<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, GuestError> {
+pub(super) fn asked<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, GuestError> {
     query.map(|Query(query)| query).map_err(|error| GuestError::new(ErrorCode::BadRequest, error.body_text()))
 }

@@ -12,12 +12,15 @@ use axum::{
 };
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::{GuestError, admit, exec, health, processes, sessions, stamp, state::AppState, whoami};
-use crate::protocol::{ErrorCode, PATH_EXEC, PATH_HEALTH, PATH_PROCESSES, PATH_SESSIONS, PATH_WHOAMI};
+use super::{GuestError, admit, attach, exec, health, processes, sessions, stamp, state::AppState, system, whoami};
+use crate::protocol::{
+    ErrorCode, PATH_EXEC, PATH_EXEC_ATTACH, PATH_HEALTH, PATH_PROCESSES, PATH_SESSIONS, PATH_SYSTEM_PROCESSES,
+    PATH_SYSTEM_SOCKETS, PATH_WHOAMI,
+};
 
 /// What a caller with a token is told about paths.
 const KNOWN_PATHS: &str =
-    "the paths are /health, /whoami, /exec, /processes and /sessions; docs/protocol.md says what each takes";
+    "the paths are /health, /whoami, /exec, /processes, /sessions and /system; docs/protocol.md says what each takes";
 
 /// All that the agent answers.
 pub(super) fn router(state: AppState) -> Router {
@@ -25,7 +28,8 @@ pub(super) fn router(state: AppState) -> Router {
     let routes = Router::new()
         .route(PATH_HEALTH, get(health::get.layer(from_fn(admit::understood))))
         .route(PATH_WHOAMI, get(whoami::get.layer(from_fn(admit::understood))))
-        .route(PATH_EXEC, post(exec::run.layer(ready).layer(from_fn(admit::understood))))
+        .route(PATH_EXEC, post(exec::run.layer(ready.clone()).layer(from_fn(admit::understood))))
+        .route(PATH_EXEC_ATTACH, get(attach::exec.layer(ready).layer(from_fn(admit::understood))))
         .route("/exec/{request_id}", delete(exec::cancel.layer(from_fn(admit::understood))))
         .route(PATH_PROCESSES, get(processes::list.layer(from_fn(admit::understood))))
         .route(
@@ -33,6 +37,7 @@ pub(super) fn router(state: AppState) -> Router {
             get(processes::get.layer(from_fn(admit::understood)))
                 .delete(processes::end.layer(from_fn(admit::understood))),
         )
+        .route("/processes/{process_id}/attach", get(attach::process.layer(from_fn(admit::understood))))
         .route("/processes/{process_id}/output", get(processes::output.layer(from_fn(admit::understood))))
         .route(
             "/processes/{process_id}/stdin",
@@ -42,6 +47,8 @@ pub(super) fn router(state: AppState) -> Router {
         .route("/processes/{process_id}/signal", post(processes::signal.layer(from_fn(admit::understood))))
         .route(PATH_SESSIONS, get(sessions::list.layer(from_fn(admit::understood))))
         .route("/sessions/{name}", delete(sessions::end.layer(from_fn(admit::understood))))
+        .route(PATH_SYSTEM_PROCESSES, get(system::processes.layer(from_fn(admit::understood))))
+        .route(PATH_SYSTEM_SOCKETS, get(system::sockets.layer(from_fn(admit::understood))))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed);
     around(routes, &state).with_state(state)

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use tokio::sync::watch;
 
-use super::{Config, account::Account, calls, gates::Gates, random_hex};
+use super::{Config, account::Account, attach::Attachments, calls, gates::Gates, random_hex, system::System};
 use crate::{protocol::Stage, token::Token};
 
 /// The agent's state; a clone is another handle to the same.
@@ -17,9 +17,11 @@ struct Shared {
     identity: Identity,
     account: Account,
     calls: Arc<calls::Calls>,
+    attachments: Attachments,
     token: watch::Receiver<Option<Token>>,
     gates: watch::Receiver<Gates>,
     draining: watch::Sender<bool>,
+    system: System,
 }
 
 /// Which agent this is, and since when.
@@ -58,12 +60,27 @@ impl AppState {
     ) -> Self {
         let account = super::sys::account();
         let draining = watch::Sender::new(false);
-        Self(Arc::new(Shared { config, identity, account, calls, token, gates, draining }))
+        Self(Arc::new(Shared {
+            config,
+            identity,
+            account,
+            calls,
+            attachments: Attachments::new(),
+            token,
+            gates,
+            draining,
+            system: System::default(),
+        }))
     }
 
     /// What runs and waits.
     pub(crate) fn calls(&self) -> &Arc<calls::Calls> {
         &self.0.calls
+    }
+
+    /// The clients that are attached to calls.
+    pub(super) fn attachments(&self) -> &Attachments {
+        &self.0.attachments
     }
 
     /// New at each start of the agent.
@@ -82,6 +99,11 @@ impl AppState {
 
     pub(super) fn account(&self) -> &Account {
         &self.0.account
+    }
+
+    /// The looks at the whole guest.
+    pub(super) fn system(&self) -> &System {
+        &self.0.system
     }
 
     /// The token in force. The guard keeps the watching task out: it is not held across an `await`.

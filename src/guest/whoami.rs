@@ -6,7 +6,19 @@ use super::state::AppState;
 use crate::protocol::Whoami;
 
 /// What this build can do beyond what every agent can.
-const FEATURES: &[&str] = &["exec.argv", "exec.cancel", "exec.env", "exec.request_id", "exec.stdin", "health.proof"];
+const FEATURES: &[&str] = &[
+    "exec.argv",
+    "exec.cancel",
+    "exec.detach",
+    "exec.env",
+    "exec.request_id",
+    "exec.session",
+    "exec.stdin",
+    "exec.stream",
+    "health.proof",
+    "system.processes",
+    "system.sockets",
+];
 
 pub(super) async fn get(State(state): State<AppState>) -> Json<Whoami> {
     let account = state.account();

@@ -296,6 +296,8 @@ pub fn as_documented(path: &str, answer: Answer) -> Answer {
         ("/health", 503) if answer.json.get("error").is_none() => "Health",
         ("/whoami", 200) => "Whoami",
         ("/exec", 200) => "ExecResult",
+        ("/system/processes", 200) => "SystemProcesses",
+        ("/system/sockets", 200) => "SystemSockets",
         ("/exec", 202) => "Started",
         (_, 200) => match path.split('?').next().unwrap_or_default().split('/').collect::<Vec<_>>()[..] {
             ["", "processes"] => "ProcessList",

@@ -55,7 +55,7 @@ impl CgroupHome {
 }
 
 /// A call's cgroup is named `podlink-<the agent's process number>-<the call's process id>`.
-const PREFIX: &str = "podlink-";
+pub(super) const PREFIX: &str = "podlink-";
 
 fn parts(path: &Path) -> Option<(&str, &str)> {
     path.file_name()?.to_str()?.strip_prefix(PREFIX)?.split_once('-')

@@ -1,0 +1,66 @@
+//! `GET /system/processes` and `GET /system/sockets`: the whole guest at one moment.
+
+use std::{io, sync::Arc, time::Duration};
+
+use axum::{
+    body::Bytes,
+    extract::State,
+    http::{HeaderValue, header},
+    response::{IntoResponse, Response},
+};
+
+use super::{
+    GuestError,
+    snapshots::{NoSnapshot, Snapshots},
+    state::AppState,
+    sys,
+};
+use crate::protocol::ErrorCode;
+
+/// The looks that are being taken, one of each kind at most.
+#[derive(Debug, Default)]
+pub(super) struct System {
+    processes: Snapshots,
+    sockets: Snapshots,
+}
+
+impl System {
+    /// How long a caller waits for a look: a thousand times what one of 500 processes takes.
+    pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+}
+
+/// `GET /system/processes`.
+pub(super) async fn processes(State(state): State<AppState>) -> Result<Response, GuestError> {
+    let patience = state.config().deadlines.snapshot;
+    answer(state.system().processes.json(patience, sys::system_processes).await)
+}
+
+/// `GET /system/sockets`.
+pub(super) async fn sockets(State(state): State<AppState>) -> Result<Response, GuestError> {
+    let patience = state.config().deadlines.snapshot;
+    answer(state.system().sockets.json(patience, sys::system_sockets).await)
+}
+
+fn answer(taken: Result<Bytes, NoSnapshot>) -> Result<Response, GuestError> {
+    match taken {
+        Ok(json) => Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], json).into_response()),
+        Err(NoSnapshot::TooLong) => {
+            Err(GuestError::new(ErrorCode::QueueFull, "a look at the system is under way and does not end")
+                .hint("a process that hangs in the guest's kernel may hold it up; try again later")
+                .retry_after(1))
+        }
+        Err(NoSnapshot::Failed(error)) if error.kind() == io::ErrorKind::NotFound => {
+            Err(GuestError::new(ErrorCode::Unsupported, "this guest's system shows nothing of it in /proc"))
+        }
+        Err(NoSnapshot::Failed(error)) => {
+            Err(GuestError::new(ErrorCode::InternalError, "the system could not be looked at")
+                .hint("the agent's log tells more, under this request's id")
+                .caused_by(anyhow::Error::new(Shown(error))))
+        }
+    }
+}
+
+/// An error that several callers were given.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct Shown(Arc<io::Error>);
