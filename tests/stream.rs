@@ -80,6 +80,16 @@ fn cgroups_of(agent_id: &str) -> usize {
     count(std::path::Path::new("/sys/fs/cgroup"), agent_id, 6, false)
 }
 
+/// Waits until every buffer on the way to a reader that stands still is full, and the program waits with it.
+fn wait_until_held(agent: &Agent, process_id: &str) {
+    let mut seen = u64::MAX;
+    wait_for("the program to be held", PATIENCE, || {
+        std::thread::sleep(Duration::from_millis(200));
+        let now = agent.info(process_id)["output_bytes"].as_u64().unwrap();
+        std::mem::replace(&mut seen, now) == now
+    });
+}
+
 #[test]
 fn both_forms_say_the_same() {
     let agent = Agent::start();
@@ -162,11 +172,12 @@ fn the_last_word_tells_signals_and_time_outs() {
         assert_eq!((&whole.end["rc"], &whole.end["signal"]), (&json!(137), &json!(9)));
         let tag = processes::unique_seconds();
         let mut body = script(&format!("echo so far; sleep {tag} & sleep {tag}"));
-        body["timeout_sec"] = json!(0.3);
+        body["timeout_sec"] = json!(1);
         let whole = Stream::of(agent.begin_stream(form, &body, &[])).whole();
         assert_eq!(whole.stdout, b"so far\n");
         assert_eq!((&whole.end["rc"], &whole.end["timed_out"]), (&json!(124), &json!(true)));
-        assert_eq!((&whole.end["killed"], &whole.end["survivors"]), (&json!(3), &json!([])));
+        assert_eq!(whole.end["survivors"], json!([]));
+        assert!(whole.end["killed"].as_u64().unwrap() >= 1, "{}", whole.end);
         assert!(processes::with_args(&["sleep", &tag]).is_empty());
     }
 }
@@ -174,7 +185,7 @@ fn the_last_word_tells_signals_and_time_outs() {
 #[test]
 fn a_streamed_call_may_ask_for_no_time_out() {
     let agent = Agent::with(&["--exec-timeout-cap", "1"]);
-    let mut body = script("sleep 1.5; echo done");
+    let mut body = script("sleep 2.5; echo done");
     let whole = agent.stream(&body).whole();
     assert_eq!(whole.end["timed_out"], json!(true), "the default is no more than the cap");
     body["timeout_sec"] = json!(0);
@@ -214,12 +225,16 @@ fn a_call_that_does_not_run_is_refused_in_json() {
 #[test]
 fn a_quiet_stream_shows_signs_of_life() {
     let agent = Agent::with(&["--stream-keep-alive", "100"]);
-    for form in FORMS {
-        let mut stream = Stream::of(agent.begin_stream(form, &script("echo a; sleep 1; echo b"), &[]));
+    let folder = tempfile::tempdir().unwrap();
+    for (n, form) in FORMS.into_iter().enumerate() {
+        let go = folder.path().join(n.to_string());
+        let source = format!("echo a; until [ -e {} ]; do sleep 0.02; done; echo b", go.display());
+        let mut stream = Stream::of(agent.begin_stream(form, &script(&source), &[]));
         stream.wait_for_stdout("a\n");
         for _ in 0..3 {
             assert_eq!(stream.next(), Some(Item::Alive));
         }
+        std::fs::write(&go, "").unwrap();
         assert_eq!(stream.next_word(), Some(Item::Stdout(b"b\n".into())));
         assert_eq!(stream.offset, 4, "a sign of life is no output");
         assert_eq!(stream.whole().end["rc"], json!(0));
@@ -256,14 +271,8 @@ fn a_reader_that_stands_still_loses_nothing_and_costs_nothing() {
             break;
         }
     }
-    // the agent reads on until every buffer on the way is full
+    wait_until_held(&agent, &stream.process_id());
     let info = || agent.info(&stream.process_id())["output_bytes"].as_u64().unwrap();
-    let mut seen = info();
-    wait_for("the program to be held", PATIENCE, || {
-        std::thread::sleep(Duration::from_millis(200));
-        let before = std::mem::replace(&mut seen, info());
-        before == seen
-    });
     let (held, memory) = (info(), agent.resident_kib());
     let begun = Instant::now();
     let (mut times, mut most) = (Vec::new(), 0);
@@ -333,7 +342,7 @@ fn a_streamed_call_without_an_id_dies_with_its_caller() {
             stream.connection.hang_up(reset);
             let info = agent.ended(&process_id);
             assert_eq!(info["error"]["error"], json!("cancelled"), "{info}");
-            assert!(left.elapsed() < Duration::from_secs(3), "{:?}", left.elapsed());
+            assert!(left.elapsed() < Duration::from_secs(5), "{:?}", left.elapsed());
             assert!(processes::with_args(&["sleep", &tag]).is_empty());
         }
     }
@@ -352,7 +361,7 @@ fn a_streamed_call_with_an_id_is_taken_up_again() {
         let id = format!("taken-up-{n}");
         let mut stream = Stream::of(agent.begin_stream(form, &body, &[("x-request-id", &id)]));
         let mut got = Vec::new();
-        // each connection breaks; nobody takes anything for a while, and the program waits
+        // each connection breaks while as much as there can be is on its way
         for _ in 0..5 {
             let until = got.len() + 500_000;
             while got.len() < until {
@@ -364,6 +373,7 @@ fn a_streamed_call_with_an_id_is_taken_up_again() {
             }
             let (process_id, offset) = (stream.process_id(), stream.offset);
             assert_eq!(offset, got.len() as u64);
+            wait_until_held(&agent, &process_id);
             stream.connection.hang_up(n == 1);
             stream = agent.output(&process_id, &format!("offset={offset}"));
         }
@@ -468,7 +478,7 @@ impl Drop for Busy {
 fn no_result_is_short_under_load() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     let agent = Agent::start();
-    let expected: String = (1..=500).map(|n| format!("{n}\n")).collect();
+    let expected = (1..=500).map(|n| n.to_string()).collect::<Vec<_>>().join("\n") + "\n";
     let (body, left, _busy) = (json!({ "argv": ["seq", "1", "500"] }), AtomicUsize::new(500), Busy::start());
     let begun = Instant::now();
     std::thread::scope(|scope| {
@@ -493,8 +503,12 @@ fn two_thousand_clients_that_vanish_leave_nothing() {
     let agent = Agent::with(&["--runs-dir", runs.to_str().unwrap(), "--orphan-grace", "200"]);
     let tag = processes::unique_seconds();
     let bodies = [script(&format!("sleep {tag}")), script("yes"), json!({ "argv": ["true"] })];
-    agent.stream(&json!({ "argv": ["true"] })).whole();
-    wait_for("the agent to rest", PATIENCE, || Left::of(&agent, &runs).connections == 0);
+    // what a call leaves behind is drained by a process that stays: it is there from now on
+    agent.stream(&script("sleep 0.1 & true")).whole();
+    wait_for("the agent to rest", PATIENCE, || {
+        let left = Left::of(&agent, &runs);
+        left.connections == 0 && left.children == 1 && left.cgroups == 0
+    });
     let (before, threads) = (Left::of(&agent, &runs), agent.threads());
     let begun = Instant::now();
     std::thread::scope(|scope| {
@@ -514,13 +528,14 @@ fn two_thousand_clients_that_vanish_leave_nothing() {
             });
         }
     });
-    let vanished = begun.elapsed();
+    let (vanished, after) = (begun.elapsed(), Instant::now());
     let mut left = None;
     let deadline = Instant::now() + PATIENCE;
     while left.as_ref() != Some(&before) {
         assert!(Instant::now() < deadline, "{left:?} instead of {before:?}");
         left = Some(Left::of(&agent, &runs));
     }
+    let all_gone = after.elapsed();
     assert!(processes::with_args(&["sleep", &tag]).is_empty());
     assert!(agent.threads() <= threads.max(64), "{} threads", agent.threads());
     let list = agent.get("/processes").json;
@@ -535,12 +550,12 @@ fn two_thousand_clients_that_vanish_leave_nothing() {
             Stream::of(agent.begin_stream(MEDIA_MULTIPLEXED, &body, &[]))
         })
         .collect();
-    held.into_iter().for_each(|stream| stream.connection.hang_up(false));
+    for stream in held {
+        stream.connection.hang_up(false);
+    }
+    wait_for("them to be gone", PATIENCE, || processes::with_args(&["sleep", &tag]).is_empty());
     let peak = agent.peak_memory_kib();
-    println!(
-        "measured: 2,000 vanishing clients in {vanished:?}, all gone {:?} later, VmHWM {peak} KiB",
-        begun.elapsed() - vanished
-    );
+    println!("measured: 2,000 vanishing clients in {vanished:?}, all gone {:?} later, VmHWM {peak} KiB", all_gone);
     assert!(peak < 160 * 1024, "{peak} KiB");
 }
 

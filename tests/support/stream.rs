@@ -279,7 +279,10 @@ impl Events {
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
             "event" => value.clone_into(&mut self.name),
-            "data" => self.data += &format!("{value}\n"),
+            "data" => {
+                self.data += value;
+                self.data.push('\n');
+            }
             other => panic!("a field that this agent does not send: {other}"),
         }
         None
