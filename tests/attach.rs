@@ -595,7 +595,9 @@ fn a_peer_that_does_not_answer_a_ping_is_dropped_and_one_that_does_is_not() {
 fn an_attached_client_keeps_its_place_among_the_connections() {
     let agent = Agent::with(&["--max-connections", "2"]);
     let mut clients: Vec<Attached> = (0..2).map(|_| agent.attach(&json!({"argv": ["sleep", "600"]}))).collect();
-    clients.iter_mut().for_each(|client| drop(client.started()));
+    for client in &mut clients {
+        drop(client.started());
+    }
     agent.authorized("GET", "/whoami").send().is_error(429, "queue_full");
     clients.pop().unwrap().vanish(true);
     wait_for("a place to be free", PATIENCE, || agent.authorized("GET", "/whoami").send().status == 200);

@@ -284,7 +284,7 @@ fn a_caller_that_vanishes_takes_its_call_with_it() {
     // those without an id at once, those with one when they have had the time to come back
     wait_for_queue(&agent, "s", 3);
     wait_for_queue(&agent, "s", 1);
-    assert!(left.elapsed() > Duration::from_millis(2000), "{:?}", left.elapsed());
+    assert!(left.elapsed() > Duration::from_secs(2), "{:?}", left.elapsed());
     std::fs::write(&go, "").unwrap();
     assert_eq!((held.answer().status, last.answer().status), (200, 200));
     assert_eq!(std::fs::read_to_string(&witness).unwrap(), "9\n");

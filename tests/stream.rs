@@ -555,7 +555,7 @@ fn two_thousand_clients_that_vanish_leave_nothing() {
     }
     wait_for("them to be gone", PATIENCE, || processes::with_args(&["sleep", &tag]).is_empty());
     let peak = agent.peak_memory_kib();
-    println!("measured: 2,000 vanishing clients in {vanished:?}, all gone {:?} later, VmHWM {peak} KiB", all_gone);
+    println!("measured: 2,000 vanishing clients in {vanished:?}, all gone {all_gone:?} later, VmHWM {peak} KiB");
     assert!(peak < 160 * 1024, "{peak} KiB");
 }
 
