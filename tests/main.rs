@@ -7,8 +7,12 @@
     reason = "clippy knows only #[test] functions as tests, not what they share"
 )]
 
+mod attach;
 mod auth;
 mod client;
+mod client_attach;
+mod client_live;
+mod client_stream;
 mod compose;
 mod docker;
 mod doctor;

@@ -10,10 +10,12 @@ pub mod local;
 pub mod podman;
 pub mod port;
 pub mod processes;
+pub mod proxy;
 pub mod schema;
 pub mod terminal;
 pub mod vm;
 pub mod wait;
+pub mod ws;
 
 pub use agent::Agent;
 pub use cli::Cli;

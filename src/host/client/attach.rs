@@ -17,8 +17,8 @@ use super::{
     AgentClient, RequestId,
     answer::Answer,
     attached::{Attached, Socket},
+    frames::garbled,
     http::{read_body, segment},
-    stream::garbled,
 };
 use crate::protocol::{AttachRequest, HEADER_REQUEST_ID, MAX_MESSAGE, PATH_EXEC_ATTACH, PATH_PROCESSES};
 
@@ -29,6 +29,35 @@ impl AgentClient {
     /// # Errors
     /// As [`AgentClient::exec`]; [`ErrorKind::Unsupported`] where the pod's agent is not podlink's own. After
     /// [`ErrorKind::AgentLost`] it is not known whether the program was started.
+    ///
+    /// # Example
+    /// ```
+    /// # use podlink::{guest::InProcessAgent, host::{AgentClient, ClientSettings}};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let agent = InProcessAgent::start().await?;
+    /// # let client = AgentClient::new(agent.address(), agent.token().clone(), ClientSettings::DEFAULT)?;
+    /// use podlink::{host::AttachEvent, protocol::{AttachRequest, ExecRequest, Pty}};
+    ///
+    /// let exec = ExecRequest { argv: Some(vec!["sh".into(), "-c".into(), "stty size; cat".into()]), ..ExecRequest::default() };
+    /// let pty = Some(Pty { rows: 40, cols: 100, ..Pty::default() });
+    /// let (mut input, mut output) = client.attach(&AttachRequest { exec, pty }).await?.split();
+    /// input.write(b"typed\n\x04").await?; // as with a keyboard: Ctrl-D is the end
+    /// let (mut screen, mut rc) = (Vec::new(), None);
+    /// while let Some(event) = output.next().await {
+    ///     match event? {
+    ///         AttachEvent::Stdout(bytes) => screen.extend_from_slice(&bytes),
+    ///         AttachEvent::Exit(result) => rc = Some(result.rc),
+    ///         _ => {}
+    ///     }
+    /// }
+    /// let screen = String::from_utf8(screen)?;
+    /// assert!(screen.contains("40 100") && screen.contains("typed"), "{screen}");
+    /// assert_eq!(rc, Some(0));
+    /// # agent.stop().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn attach(&self, request: &AttachRequest) -> Result<Attached> {
         self.attach_as(&RequestId::generate()?, request).await
     }

@@ -15,15 +15,15 @@ use tokio::{
 };
 use tokio_tungstenite::{
     WebSocketStream,
-    tungstenite::{self, Message, protocol::frame::coding::CloseCode},
+    tungstenite::{self, Message, error::ProtocolError, protocol::frame::coding::CloseCode},
 };
 
 use super::{
     super::{Error, ErrorKind, Result},
     AgentClient,
     answer::error_of,
+    frames::garbled,
     patience::{GivenUp, Patience},
-    stream::garbled,
 };
 use crate::protocol::{
     AttachControl, AttachStatus, CHANNEL_CLOSE, CHANNEL_RESIZE, CHANNEL_STATUS, CHANNEL_STDERR, CHANNEL_STDIN,
@@ -253,9 +253,14 @@ impl AttachedOutput {
                     });
                 }
                 Ok(Some(Ok(_))) => continue, // a ping or a pong: a sign of life
-                Ok(Some(Err(tungstenite::Error::ConnectionClosed | tungstenite::Error::AlreadyClosed)) | None) => {
-                    return Err(self.line.client.lost());
-                }
+                Ok(
+                    Some(Err(
+                        tungstenite::Error::ConnectionClosed
+                        | tungstenite::Error::AlreadyClosed
+                        | tungstenite::Error::Protocol(ProtocolError::ResetWithoutClosingHandshake),
+                    ))
+                    | None,
+                ) => return Err(self.line.client.lost()),
                 Ok(Some(Err(error @ (tungstenite::Error::Protocol(_) | tungstenite::Error::Capacity(_))))) => {
                     return Err(garbled("something that is no message of a WebSocket").with_source(error));
                 }

@@ -73,6 +73,24 @@ impl AgentClient {
     /// # Errors
     /// When the agent could not do it; each condition has its [`ErrorKind`]. A program that fails or times out is no
     /// error. After [`ErrorKind::AgentLost`] it is not known whether it ran to its end.
+    ///
+    /// # Example
+    /// ```
+    /// # use podlink::{guest::InProcessAgent, host::{AgentClient, ClientSettings}};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let agent = InProcessAgent::start().await?;
+    /// # let client = AgentClient::new(agent.address(), agent.token().clone(), ClientSettings::DEFAULT)?;
+    /// use podlink::protocol::ExecRequest;
+    ///
+    /// let request = ExecRequest { argv: Some(vec!["sh".into(), "-c".into(), "echo ok; exit 7".into()]), ..ExecRequest::default() };
+    /// let outcome = client.exec(&request).await?;
+    /// assert_eq!(outcome.result.rc, 7);
+    /// assert_eq!(outcome.stdout, b"ok\n");
+    /// # agent.stop().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn exec(&self, request: &ExecRequest) -> Result<ExecOutcome> {
         self.exec_as(&RequestId::generate()?, request).await
     }

@@ -33,6 +33,35 @@ impl AgentClient {
     ///
     /// # Errors
     /// As [`AgentClient::exec`]; [`ErrorKind::Unsupported`] where the pod's agent is not podlink's own.
+    ///
+    /// # Example
+    /// ```
+    /// # use podlink::{guest::InProcessAgent, host::{AgentClient, ClientSettings}};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let agent = InProcessAgent::start().await?;
+    /// # let client = AgentClient::new(agent.address(), agent.token().clone(), ClientSettings::DEFAULT)?;
+    /// use podlink::{host::ExecEvent, protocol::ExecRequest};
+    ///
+    /// let argv = ["sh", "-c", "echo begun; read line; echo got $line"].map(String::from).to_vec();
+    /// let job = client.spawn(&ExecRequest { argv: Some(argv), open_stdin: true, ..ExecRequest::default() }).await?;
+    /// // anybody who knows its name can go on with it
+    /// let job = client.job(job.process_id());
+    /// job.write_stdin(b"it\n").await?;
+    /// assert_eq!(job.wait().await?.rc, 0);
+    ///
+    /// let mut output = job.output(Some("begun\n".len() as u64), true).await?;
+    /// let mut text = String::new();
+    /// while let Some(event) = output.next().await {
+    ///     if let ExecEvent::Stdout(bytes) = event? {
+    ///         text.push_str(std::str::from_utf8(&bytes)?);
+    ///     }
+    /// }
+    /// assert_eq!(text, "got it\n");
+    /// # agent.stop().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn spawn(&self, request: &ExecRequest) -> Result<Job> {
         self.spawn_as(&RequestId::generate()?, request).await
     }

@@ -4,6 +4,7 @@ mod answer;
 mod attach;
 mod attached;
 mod exec;
+mod frames;
 mod health;
 mod http;
 mod job;
@@ -33,11 +34,11 @@ pub use stream::{ExecEvent, ExecStream};
 
 use self::{
     answer::Answer,
+    frames::garbled,
     health::{Place, seen_of},
     http::{BodyError, read_body},
     once::{Form, Reply, TryError},
     proof::{Agents, Guard, MAX_HEALTH, ProofLayer},
-    stream::garbled,
 };
 use super::{AgentKind, EngineKind, Error, ErrorKind, GuestOs, Pod, Result};
 use crate::{

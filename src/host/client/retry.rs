@@ -25,6 +25,8 @@ pub(super) struct Retry<'a> {
     pauses: ExponentialBackoff,
     /// Whether the last try met nobody.
     refused: bool,
+    /// Whether the next try is made without a pause.
+    at_once: bool,
     cause: Error,
 }
 
@@ -39,17 +41,34 @@ fn backoff() -> ExponentialBackoff {
 impl<'a> Retry<'a> {
     pub(super) fn new(client: &'a AgentClient, life: Duration, deadline: Option<Instant>, cause: Error) -> Self {
         let now = Instant::now();
-        Self { client, life, deadline, broken_at: now, tried_at: now, pauses: backoff(), refused: false, cause }
+        Self {
+            client,
+            life,
+            deadline,
+            broken_at: now,
+            tried_at: now,
+            pauses: backoff(),
+            refused: false,
+            at_once: false,
+            cause,
+        }
     }
 
-    /// As one that has been broken since.
-    pub(super) const fn since(mut self, broken_at: Instant) -> Self {
-        self.broken_at = broken_at;
+    /// As one that has been broken since; where that is `None`, what broke had just brought something: the first try is
+    /// made at once.
+    pub(super) const fn since(mut self, broken_at: Option<Instant>) -> Self {
+        match broken_at {
+            Some(broken_at) => self.broken_at = broken_at,
+            None => self.at_once = true,
+        }
         self
     }
 
     /// Waits until the next try, or says that there is none.
     pub(super) async fn pause(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.at_once) {
+            return Ok(());
+        }
         let refused_pause = self.client.settings.refused_pause;
         let pause = if self.refused { refused_pause } else { self.pauses.next().unwrap_or(refused_pause) };
         let late = self.deadline.is_some_and(|deadline| Instant::now() + pause > deadline);

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hyper::body::{Buf as _, Bytes};
+use hyper::body::Bytes;
 use reqwest::{Method, Response};
 
 use super::{
@@ -16,14 +16,13 @@ use super::{
     AgentClient, RequestId,
     answer::error_of,
     exec::timeout,
+    frames::{Live, Part, garbled},
     http::segment,
     once::{Form, Once, Reply},
     patience::{GivenUp, Patience},
     retry::Retry,
 };
-use crate::protocol::{
-    ErrorCode, ExecRequest, ExecResult, FramePart, FrameParts, Gap, HEADER_PROCESS_ID, PATH_PROCESSES, StreamEnd,
-};
+use crate::protocol::{ErrorCode, ExecRequest, ExecResult, Gap, HEADER_PROCESS_ID, PATH_PROCESSES, StreamEnd};
 
 /// For the end of an answer's body behind its last frame, which comes with it: the connection can be used again then.
 const TAIL: Duration = Duration::from_millis(100);
@@ -81,14 +80,6 @@ enum Source {
     Done,
 }
 
-/// A connection over which frames come.
-struct Live {
-    response: Response,
-    /// What of it has been read and not taken apart.
-    chunk: Bytes,
-    parts: FrameParts,
-}
-
 impl fmt::Debug for ExecStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExecStream")
@@ -105,6 +96,31 @@ impl AgentClient {
     ///
     /// # Errors
     /// As [`AgentClient::exec`].
+    ///
+    /// # Example
+    /// ```
+    /// # use podlink::{guest::InProcessAgent, host::{AgentClient, ClientSettings}};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let agent = InProcessAgent::start().await?;
+    /// # let client = AgentClient::new(agent.address(), agent.token().clone(), ClientSettings::DEFAULT)?;
+    /// use podlink::{host::ExecEvent, protocol::ExecRequest};
+    ///
+    /// let request = ExecRequest { argv: Some(vec!["seq".into(), "1".into(), "100000".into()]), ..ExecRequest::default() };
+    /// let mut stream = client.exec_stream(&request).await?;
+    /// let (mut bytes, mut rc) = (0, None);
+    /// while let Some(event) = stream.next().await {
+    ///     match event? {
+    ///         ExecEvent::Stdout(output) => bytes += output.len(),
+    ///         ExecEvent::Exit(result) => rc = Some(result.rc),
+    ///         _ => {}
+    ///     }
+    /// }
+    /// assert_eq!((bytes, rc), (588_895, Some(0)));
+    /// # agent.stop().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn exec_stream(&self, request: &ExecRequest) -> Result<ExecStream> {
         self.exec_stream_as(&RequestId::generate()?, request).await
     }
@@ -155,11 +171,6 @@ impl AgentClient {
         Error::new(ErrorKind::Unsupported, format!("{agent} cannot {what}"))
             .with_hint("podlink's own agent, at the version of this program, can")
     }
-}
-
-/// A proved agent that does not keep to the protocol.
-pub(super) fn garbled(what: &str) -> Error {
-    Error::new(ErrorKind::Internal, format!("the agent sent {what}; what came before it is whole"))
 }
 
 impl ExecStream {
@@ -346,7 +357,8 @@ impl ExecStream {
     /// Begins to take the output up again where it was cut.
     fn resume(&mut self, cause: Error) {
         let (client, path, life) = (self.client.clone(), self.path(), self.life);
-        let broken_at = *self.broken_at.get_or_insert_with(Instant::now);
+        let broken_at = self.broken_at;
+        self.broken_at.get_or_insert_with(Instant::now);
         self.patience.rest();
         self.source = Source::Resuming(Box::pin(async move {
             let mut retry = Retry::new(&client, life, None, cause).since(broken_at);
@@ -365,37 +377,5 @@ impl ExecStream {
                 }
             }
         }));
-    }
-}
-
-/// A part of a frame that holds its bytes.
-enum Part {
-    Stdout(Bytes),
-    Stderr(Bytes),
-    Gap(Vec<u8>),
-    End(Vec<u8>),
-}
-
-impl Live {
-    fn new(response: Response) -> Self {
-        Self { response, chunk: Bytes::new(), parts: FrameParts::default() }
-    }
-
-    /// The next part of what has been read.
-    fn part(&mut self) -> Result<Option<Part>> {
-        let mut rest: &[u8] = &self.chunk;
-        let part = self
-            .parts
-            .next_part(&mut rest)
-            .map_err(|error| garbled("something that is no frame").with_source(error))?;
-        let left = rest.len();
-        let part = part.map(|part| match part {
-            FramePart::Stdout(bytes) => Part::Stdout(self.chunk.slice_ref(bytes)),
-            FramePart::Stderr(bytes) => Part::Stderr(self.chunk.slice_ref(bytes)),
-            FramePart::Gap(json) => Part::Gap(json),
-            FramePart::End(json) => Part::End(json),
-        });
-        self.chunk.advance(self.chunk.len() - left);
-        Ok(part)
     }
 }
