@@ -3,7 +3,13 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tokio_tungstenite::tungstenite::{Message, protocol::frame::coding::CloseCode};
+use tokio_tungstenite::tungstenite::{
+    Message,
+    protocol::frame::{
+        Frame,
+        coding::{CloseCode, Data, OpCode},
+    },
+};
 
 use crate::support::{
     Agent, processes, wait_for,
@@ -13,8 +19,17 @@ use crate::support::{
 const PATIENCE: Duration = Duration::from_secs(30);
 const MIB: usize = 1 << 20;
 
+/// An agent that holds calls by control groups, where they can be written here, and one that never does.
+fn both() -> [Agent; 2] {
+    [Agent::start(), Agent::with(&["--no-cgroups"])]
+}
+
 fn sh(script: &str) -> Value {
     json!({"argv": ["sh", "-c", script]})
+}
+
+fn lines(word: &str, numbers: std::ops::RangeInclusive<u32>) -> String {
+    numbers.fold(String::new(), |text, n| text + word + &n.to_string() + "\n")
 }
 
 fn in_terminal(script: &str) -> Value {
@@ -95,24 +110,25 @@ fn what_cannot_be_started_is_an_error_and_an_end() {
 
 #[test]
 fn a_terminal_has_the_size_and_follows_it() {
-    let agent = Agent::start();
-    let script = "stty size; tty; echo $TERM; trap 'stty size' WINCH; while :; do sleep 0.02; done";
-    let mut request = in_terminal(script);
-    let mut client = agent.attach(&request);
-    let said = client.until("xterm-256color");
-    assert!(said.starts_with("30 100\r\n/dev/pts/"), "{said}");
-    client.resize(132, 43);
-    client.until("43 132");
-    for (width, height, wanted) in [(0, 0, "1 1"), (100_000, -5, "1 65535"), (-1, i64::MAX, "65535 1")] {
-        client.resize(width, height);
-        client.until(wanted);
-    }
-    client.vanish(false);
+    for agent in both() {
+        let script = "stty size; tty; echo $TERM; trap 'stty size' WINCH; while :; do sleep 0.02; done";
+        let mut request = in_terminal(script);
+        let mut client = agent.attach(&request);
+        let said = client.until("xterm-256color");
+        assert!(said.starts_with("30 100\r\n/dev/pts/"), "{said}");
+        client.resize(132, 43);
+        client.until("43 132");
+        for (width, height, wanted) in [(0, 0, "1 1"), (100_000, -5, "1 65535"), (-1, i64::MAX, "65535 1")] {
+            client.resize(width, height);
+            client.until(wanted);
+        }
+        client.vanish(false);
 
-    request["pty"] = json!({});
-    assert!(agent.attach(&request).until("xterm").starts_with("24 80\r\n"), "the defaults");
-    request["pty"] = json!({"rows": 0, "cols": 100_000, "term": "dumb"});
-    assert!(agent.attach(&request).until("dumb").starts_with("1 65535\r\n"), "taken to the nearest");
+        request["pty"] = json!({});
+        assert!(agent.attach(&request).until("xterm").starts_with("24 80\r\n"), "the defaults");
+        request["pty"] = json!({"rows": 0, "cols": 100_000, "term": "dumb"});
+        assert!(agent.attach(&request).until("dumb").starts_with("1 65535\r\n"), "taken to the nearest");
+    }
 }
 
 #[test]
@@ -127,56 +143,58 @@ fn a_size_that_comes_before_the_start_counts() {
 
 #[test]
 fn ctrl_c_reaches_the_program_and_ctrl_d_ends_its_input() {
-    let agent = Agent::start();
-    let mut client =
-        agent.attach(&in_terminal("trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.02; done"));
-    client.until("ready");
-    client.types(b"\x03");
-    let heard = client.rest();
-    assert!(heard.text().contains("caught"), "{heard:?}");
-    assert_eq!(heard.rc(), 9);
-
-    // who does not care for it dies of it
-    let mut client = agent.attach(&in_terminal("echo ready; exec sleep 600"));
-    client.until("ready");
-    client.types(b"\x03");
-    let heard = client.rest();
-    assert_eq!((heard.rc(), &heard.result()["signal"]), (130, &json!(2)));
-
-    // closing stdin is what Ctrl-D is, in the middle of a line too
-    for typed in ["", "line\n", "no line"] {
-        let mut client = agent.attach(&in_terminal("stty -echo; echo ready; cat; echo end"));
+    for agent in both() {
+        let mut client =
+            agent.attach(&in_terminal("trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.02; done"));
         client.until("ready");
-        client.types(typed.as_bytes());
-        client.close_stdin();
+        client.types(b"\x03");
         let heard = client.rest();
-        let wanted = format!("{}end\r\n", typed.replace('\n', "\r\n"));
-        assert_eq!((heard.text().trim_start(), heard.rc()), (wanted.as_str(), 0), "{typed:?}");
+        assert!(heard.text().contains("caught"), "{heard:?}");
+        assert_eq!(heard.rc(), 9);
+
+        // who does not care for it dies of it
+        let mut client = agent.attach(&in_terminal("echo ready; exec sleep 600"));
+        client.until("ready");
+        client.types(b"\x03");
+        let heard = client.rest();
+        assert_eq!((heard.rc(), &heard.result()["signal"]), (130, &json!(2)));
+
+        // closing stdin is what Ctrl-D is, in the middle of a line too
+        for typed in ["", "line\n", "no line"] {
+            let mut client = agent.attach(&in_terminal("stty -echo; echo ready; cat; echo end"));
+            client.until("ready");
+            client.types(typed.as_bytes());
+            client.close_stdin();
+            let heard = client.rest();
+            let wanted = format!("{}end\r\n", typed.replace('\n', "\r\n"));
+            assert_eq!((heard.text().trim_start(), heard.rc()), (wanted.as_str(), 0), "{typed:?}");
+        }
     }
 }
 
 #[test]
 fn a_terminal_leaves_nothing_behind() {
-    let agent = Agent::start();
-    let seconds = processes::unique_seconds();
-    let before = agent.open_files();
-    for _ in 0..20 {
-        let heard = agent.attach(&in_terminal("stty -opost; seq 1 5000")).rest();
-        assert_eq!(heard.rc(), 0);
-        assert_eq!(heard.text(), (1..=5000).map(|n| format!("{n}\n")).collect::<String>());
-        assert!(heard.err.is_empty());
+    for agent in both() {
+        let seconds = processes::unique_seconds();
+        let before = agent.open_files();
+        for _ in 0..20 {
+            let heard = agent.attach(&in_terminal("stty -opost; seq 1 5000")).rest();
+            assert_eq!(heard.rc(), 0);
+            assert_eq!(heard.text(), lines("", 1..=5000));
+            assert!(heard.err.is_empty());
+        }
+        // one that the hang-up of the terminal ends, as ever
+        let heard = agent.attach(&in_terminal(&format!("sleep {seconds} & exit 4"))).rest();
+        assert_eq!(heard.rc(), 4, "what stays behind does not hold the answer up");
+        // and one that it does not
+        let heard = agent.attach(&in_terminal(&format!("trap '' HUP; sleep {seconds}1 & exit 5"))).rest();
+        assert_eq!(heard.rc(), 5);
+        let left = processes::with_args(&["sleep", &format!("{seconds}1")]);
+        assert_eq!(left.len(), 1, "it lives on");
+        processes::kill(&left);
+        processes::kill(&processes::with_args(&["sleep", &seconds]));
+        wait_for("the agent's files to be closed", PATIENCE, || agent.open_files() <= before + 3); // its drain's socket
     }
-    // one that the hang-up of the terminal ends, as ever
-    let heard = agent.attach(&in_terminal(&format!("sleep {seconds} & exit 4"))).rest();
-    assert_eq!(heard.rc(), 4, "what stays behind does not hold the answer up");
-    // and one that it does not
-    let heard = agent.attach(&in_terminal(&format!("trap '' HUP; sleep {seconds}1 & exit 5"))).rest();
-    assert_eq!(heard.rc(), 5);
-    let left = processes::with_args(&["sleep", &format!("{seconds}1")]);
-    assert_eq!(left.len(), 1, "it lives on");
-    processes::kill(&left);
-    processes::kill(&processes::with_args(&["sleep", &seconds]));
-    wait_for("the agent's files to be closed", PATIENCE, || agent.open_files() <= before + 3); // its drain's socket
 }
 
 #[test]
@@ -184,7 +202,7 @@ fn a_client_detaches_and_another_goes_on_byte_by_byte() {
     let agent = Agent::start();
     let script =
         "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); [ $((i % 500)) = 0 ] && sleep 0.01; done; cat";
-    let wanted: String = (0..20_000).map(|n| format!("line {n}\n")).collect();
+    let wanted = lines("line ", 0..=19_999);
     let mut client = agent.attach(&sh(script));
     let id = client.started();
     let mut got = Vec::new();
@@ -416,10 +434,6 @@ fn pieces_of_any_size_arrive_in_order() {
         assert!(heard.out == whole, "pieces of {size}: {} bytes came back", heard.out.len());
     }
     // one message in many frames of the WebSocket, empty ones among them, with a ping in between
-    use tokio_tungstenite::tungstenite::protocol::frame::{
-        Frame,
-        coding::{Data, OpCode},
-    };
     let mut client = agent.attach(&sh("cat"));
     client.started();
     let message = [&[0], &whole[..10_000]].concat();
@@ -433,6 +447,15 @@ fn pieces_of_any_size_arrive_in_order() {
     client.send(Message::Frame(Frame::message(Vec::new(), OpCode::Data(Data::Continue), true)));
     client.close_stdin();
     assert!(client.rest().out == whole[..10_000]);
+}
+
+#[test]
+fn a_request_id_may_be_the_word_that_is_a_path() {
+    let agent = Agent::start();
+    agent.delete("/exec/attach").is_error(404, "not_found");
+    let call = agent.begin_post("/exec", &json!({"argv": ["sleep", "600"]}), &[("x-request-id", "attach")]);
+    wait_for("the call to be known", PATIENCE, || agent.delete("/exec/attach").status == 204);
+    call.answer().is_error(409, "cancelled");
 }
 
 #[track_caller]

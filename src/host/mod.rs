@@ -14,6 +14,7 @@ mod readiness;
 pub mod setup;
 mod state;
 mod status;
+pub mod terminal;
 mod watch;
 
 pub use client::{

@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::{
     protocol::{WebSocketConfig, frame::coding::CloseCode},
 };
 
-use super::{Agent, Http};
+use super::{Agent, Http, schema};
 
 /// Longer than anything takes; a test that waits this long has failed.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -167,7 +167,11 @@ impl Attached {
                     return match channel {
                         1 => Said::Out(payload.to_vec()),
                         2 => Said::Err(payload.to_vec()),
-                        3 => Said::Status(serde_json::from_slice(payload).unwrap()),
+                        3 => {
+                            let status = serde_json::from_slice(payload).unwrap();
+                            schema::check("AttachStatus", &status);
+                            Said::Status(status)
+                        }
                         other => panic!("channel {other}"),
                     };
                 }
