@@ -70,7 +70,7 @@ async fn bytes_go_through_a_program_and_back() {
     let attached = client(&agent, PING).attach(&sh("echo begun >&2; cat; exit 7", None)).await.unwrap();
     assert!(attached.process_id().starts_with("p-"));
     let (mut input, mut output) = attached.split();
-    let bytes: Vec<u8> = (0..3_000_000_u32).flat_map(|number| number.to_le_bytes()).collect();
+    let bytes: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
     let sent = bytes.clone();
     let writing = tokio::spawn(async move {
         input.write(&sent).await.unwrap();
