@@ -123,6 +123,10 @@ struct PatienceArgs {
     exec_queue_wait: Option<u64>,
     #[arg(long, value_name = "MS", hide = true)]
     orphan_grace: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
+    session_wait: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
+    stream_keep_alive: Option<u64>,
     #[arg(long, value_name = "N", hide = true)]
     max_connections: Option<usize>,
 }
@@ -161,6 +165,8 @@ impl ServeArgs {
                 timeout_cap: Duration::from_secs(self.exec_timeout_cap),
                 kill_grace: Duration::from_millis(self.kill_grace),
                 orphan_grace: or(self.patience.orphan_grace, defaults.exec.orphan_grace),
+                session_wait: or(self.patience.session_wait, defaults.exec.session_wait),
+                stream_keep_alive: or(self.patience.stream_keep_alive, defaults.exec.stream_keep_alive),
                 runs_dir: self.runs_dir.clone().unwrap_or(defaults.exec.runs_dir),
                 use_cgroups: !self.no_cgroups,
                 // what Linux calls it stays right when the file is replaced by a newer version
