@@ -580,7 +580,11 @@ fn buffered_calls_are_listed_while_they_run() {
     let call = agent.begin_post("/exec", &body, &[]);
     let argv = agent.begin_post("/exec", &json!({ "argv": ["sleep", tag] }), &[]);
     wait_for("both to run", PATIENCE, || processes::with_args(&["sleep", &tag]).len() == 2);
-    let list = agent.get("/processes");
+    let mut list = agent.get("/processes");
+    wait_for("the agent to know it", PATIENCE, || {
+        list = agent.get("/processes");
+        list.json["processes"].as_array().unwrap().iter().all(|call| call["state"] == "running")
+    });
     assert!(!String::from_utf8_lossy(&list.body).contains("hunter2"), "{list:?}");
     assert!(!String::from_utf8_lossy(&list.body).contains(&body["script"].as_str().unwrap()[..20]), "{list:?}");
     let all = list.json["processes"].as_array().unwrap();

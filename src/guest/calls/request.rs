@@ -107,7 +107,7 @@ pub(in crate::guest) fn check(
     let output = if buffered {
         Output::Keep(max_output)
     } else {
-        Output::Ring(Ring::new(settings.ring_size(), mode != ProcessMode::Detached))
+        Output::Ring(Ring::new(settings.ring_size(mode), mode != ProcessMode::Detached))
     };
     let cwd = request.cwd.map(Into::into);
     let spec = Spec { process_id: process_id()?, program, cwd, environment, stdin, terminal, timeout, output };
