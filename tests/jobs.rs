@@ -606,6 +606,10 @@ fn buffered_calls_are_listed_while_they_run() {
         assert_eq!(call.answer().is_error(409, "cancelled")["started"], json!(true));
     }
     assert!(!agent.log().contains("hunter2"), "nor in the log");
+    // a command line of any length is told in part
+    let id = agent.spawn(&json!({ "argv": ["true", "x".repeat(100_000)] }));
+    let argv = agent.ended(&id)["argv"].clone();
+    assert_eq!((&argv[0], argv[1].as_str().unwrap().len() < 17_000), (&json!("true"), true));
     // the output of an ended one is in its answer alone
     let done = agent.post("/exec", &json!({ "argv": ["echo", "hunter2"] })).json;
     let info = agent.info(done["process_id"].as_str().unwrap());

@@ -306,6 +306,19 @@ fn a_reader_that_stands_still_loses_nothing_and_costs_nothing() {
 }
 
 #[test]
+fn a_reader_that_stands_still_does_not_keep_the_agent() {
+    let agent = Agent::with(&["--drain", "1"]);
+    let streams: Vec<Stream> = FORMS.map(|form| Stream::of(agent.begin_stream(form, &script("yes"), &[]))).into();
+    streams.iter().for_each(|stream| wait_until_held(&agent, &stream.process_id()));
+    let pids: Vec<u32> = processes::children_of(agent.pid());
+    let begun = Instant::now();
+    agent.terminate();
+    wait_for("the agent's end", PATIENCE, || !agent.lives());
+    println!("measured: an agent whose readers stand still ended {:?} after SIGTERM", begun.elapsed());
+    assert!(!pids.is_empty() && processes::children_of(agent.pid()).is_empty());
+}
+
+#[test]
 fn much_output_takes_little_memory() {
     let agent = Agent::start();
     let mut stream = agent.stream(&json!({ "argv": ["head", "-c", "268435456", "/dev/zero"] }));
