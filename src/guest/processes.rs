@@ -134,7 +134,7 @@ pub(super) async fn write_stdin(
             return Err(GuestError::new(ErrorCode::Conflict, detail).closing());
         }
     }
-    if !input.is_open() {
+    if accepted_bytes == 0 && !input.is_open() {
         return Err(GuestError::new(
             ErrorCode::Conflict,
             "the program's stdin is closed; 0 bytes of the body went to it",

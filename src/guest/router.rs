@@ -29,7 +29,11 @@ pub(super) fn router(state: AppState) -> Router {
         .route(PATH_HEALTH, get(health::get.layer(from_fn(admit::understood))))
         .route(PATH_WHOAMI, get(whoami::get.layer(from_fn(admit::understood))))
         .route(PATH_EXEC, post(exec::run.layer(ready.clone()).layer(from_fn(admit::understood))))
-        .route(PATH_EXEC_ATTACH, get(attach::exec.layer(ready).layer(from_fn(admit::understood))))
+        .route(
+            PATH_EXEC_ATTACH,
+            get(attach::exec.layer(ready).layer(from_fn(admit::understood)))
+                .delete(exec::cancel_attach.layer(from_fn(admit::understood))),
+        )
         .route("/exec/{request_id}", delete(exec::cancel.layer(from_fn(admit::understood))))
         .route(PATH_PROCESSES, get(processes::list.layer(from_fn(admit::understood))))
         .route(

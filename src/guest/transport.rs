@@ -358,11 +358,11 @@ mod tests {
         let phase = Arc::new(Phase::default());
         phase.upgraded();
         let (mut transport, mut caller) = pair(&phase).await;
-        caller.write_all(&[1; 64 * 1024]).await.unwrap(); // lies in the socket, unread
+        caller.write_all(&vec![1; 64 * 1024]).await.unwrap(); // lies in the socket, unread
         transport.write_all(b"farewell").await.unwrap();
         drop(transport);
         sleep(Duration::from_millis(50)).await; // a reset would be there by now
-        caller.write_all(&[1; 64 * 1024]).await.unwrap();
+        caller.write_all(&vec![1; 64 * 1024]).await.unwrap();
         assert_eq!(said_to(caller).await, b"farewell");
     }
 }

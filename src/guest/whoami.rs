@@ -8,9 +8,11 @@ use crate::protocol::Whoami;
 /// What this build can do beyond what every agent can.
 const FEATURES: &[&str] = &[
     "exec.argv",
+    "exec.attach",
     "exec.cancel",
     "exec.detach",
     "exec.env",
+    "exec.pty",
     "exec.request_id",
     "exec.session",
     "exec.stdin",

@@ -14,9 +14,13 @@ mod readiness;
 pub mod setup;
 mod state;
 mod status;
+pub mod terminal;
 mod watch;
 
-pub use client::{AgentClient, ClientSettings, ExecOutcome, RequestId, Seen};
+pub use client::{
+    AgentClient, AttachEvent, Attached, AttachedInput, AttachedOutput, ClientSettings, ExecEvent, ExecOutcome,
+    ExecStream, Job, RequestId, Seen,
+};
 pub use error::{Error, ErrorKind, Result};
 pub use home::{Home, PodName};
 pub use installation::{StaleOem, before_up, is_new_disk, remember_ready};

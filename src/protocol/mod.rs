@@ -26,7 +26,8 @@ pub use attach::{
 pub use error::{ErrorBody, ErrorCode};
 pub use exec::{ExecRequest, ExecResult, Shell, TimeoutSec};
 pub use frame::{
-    FRAME_HEADER, Frame, FrameDecoder, FrameError, FrameKind, MAX_FRAME, MEDIA_EVENTS, MEDIA_MULTIPLEXED, frame_header,
+    FRAME_HEADER, Frame, FrameDecoder, FrameError, FrameKind, FramePart, FrameParts, MAX_FRAME, MEDIA_EVENTS,
+    MEDIA_MULTIPLEXED, frame_header,
 };
 pub use health::{Health, Stage};
 pub use openapi::openapi;

@@ -63,6 +63,9 @@ pub struct ProcessInfo {
     /// Whether it has a terminal.
     #[serde(default)]
     pub pty: bool,
+    /// Whether it runs and what it reads can be written to: `POST /processes/{id}/stdin`, or attached.
+    #[serde(default)]
+    pub stdin_open: bool,
     /// The id of the request that made it.
     pub request_id: String,
     /// When the request came, RFC 3339.

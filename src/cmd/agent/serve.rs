@@ -116,6 +116,10 @@ struct PatienceArgs {
     #[arg(long, value_name = "MS", hide = true)]
     write_stall: Option<u64>,
     #[arg(long, value_name = "MS", hide = true)]
+    attach_deadline: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
+    ping_interval: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
     exec_queue_wait: Option<u64>,
     #[arg(long, value_name = "MS", hide = true)]
     orphan_grace: Option<u64>,
@@ -176,6 +180,8 @@ impl ServeArgs {
                 body_stall: or(self.patience.body_stall, defaults.deadlines.body_stall),
                 body_total: or(self.patience.body_deadline, defaults.deadlines.body_total),
                 write_stall: or(self.patience.write_stall, defaults.deadlines.write_stall),
+                attach_request: or(self.patience.attach_deadline, defaults.deadlines.attach_request),
+                ping: or(self.patience.ping_interval, defaults.deadlines.ping),
                 ..defaults.deadlines
             },
             ..defaults

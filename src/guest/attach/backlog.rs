@@ -18,14 +18,14 @@ const EACH: usize = 256;
 #[derive(Debug)]
 pub(super) struct Backlog {
     room: Arc<Semaphore>,
-    items: mpsc::UnboundedSender<(Item, OwnedSemaphorePermit)>,
+    items: mpsc::Sender<(Item, OwnedSemaphorePermit)>,
     way: Arc<Way>,
 }
 
 /// The program's side, until the program has been started.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    items: mpsc::UnboundedReceiver<(Item, OwnedSemaphorePermit)>,
+    items: mpsc::Receiver<(Item, OwnedSemaphorePermit)>,
     way: Arc<Way>,
 }
 
@@ -48,7 +48,7 @@ struct Known {
 
 /// Both sides of an empty one.
 pub(super) fn backlog() -> (Backlog, Waiting) {
-    let (sender, receiver) = mpsc::unbounded_channel(); // bounded by `room`
+    let (sender, receiver) = mpsc::channel(MOST as usize / EACH); // as many as there is room for
     let way = Arc::new(Way::default());
     let room = Arc::new(Semaphore::new(MOST as usize));
     (Backlog { room, items: sender, way: Arc::clone(&way) }, Waiting { items: receiver, way })
@@ -74,7 +74,7 @@ impl Backlog {
         };
         let room = u32::try_from(len + EACH).unwrap_or(MOST).min(MOST);
         if let Ok(room) = Arc::clone(&self.room).acquire_many_owned(room).await {
-            drop(self.items.send((item, room)));
+            drop(self.items.send((item, room)).await);
         }
     }
 

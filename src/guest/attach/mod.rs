@@ -160,7 +160,7 @@ async fn begin_and_talk(talk: &mut Talk, state: &AppState, what: What) -> Partin
             let begun = begin(state, &request_id, &request);
             match begun.and_then(|joined| joined.reader(Some(0)).map(|reader| (joined, reader))) {
                 Ok(begun) => begun,
-                Err(error) => return Parting::Refused(error.told().clone()),
+                Err(error) => return Parting::Refused(Box::new(error.told().clone())),
             }
         }
     };

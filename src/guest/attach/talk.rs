@@ -41,7 +41,7 @@ pub(super) enum Parting {
     /// The client broke the rules.
     Breach(String),
     /// What the client asked for cannot be had.
-    Refused(ErrorBody),
+    Refused(Box<ErrorBody>),
     /// The call has ended, and the client was told.
     Ended {
         /// Whether it ended because the agent stops.
@@ -152,7 +152,7 @@ impl Talk {
             Parting::Refused(body) => {
                 let ours = matches!(body.error, ErrorCode::BadRequest | ErrorCode::BadBase64 | ErrorCode::TooLarge);
                 let code = if ours { close_code::POLICY } else { close_code::NORMAL };
-                (Some(AttachStatus::Error(Box::new(body))), code, String::new())
+                (Some(AttachStatus::Error(body)), code, String::new())
             }
             Parting::Ended { by_stop: false } => (None, close_code::NORMAL, String::new()),
             Parting::Ended { by_stop: true } => (None, close_code::AWAY, "the agent stops".to_owned()),
@@ -283,15 +283,15 @@ impl Speaker {
             waited |= ready.is_pending();
             ready
         });
-        ready.await.map_err(lost)?;
-        self.sink.start_send_unpin(message).map_err(lost)?;
+        ready.await.map_err(|error| lost(&error))?;
+        self.sink.start_send_unpin(message).map_err(|error| lost(&error))?;
         self.sent = offset;
         let flushed = poll_fn(|cx| {
             let flushed = self.sink.poll_flush_unpin(cx);
             waited |= flushed.is_pending();
             flushed
         });
-        flushed.await.map_err(lost)?;
+        flushed.await.map_err(|error| lost(&error))?;
         Ok(waited)
     }
 }
@@ -404,7 +404,7 @@ fn shortened(reason: &str) -> String {
     reason[..end].to_owned()
 }
 
-fn lost(error: axum::Error) -> Lost {
+fn lost(error: &axum::Error) -> Lost {
     tracing::debug!(%error, "the client takes nothing more");
     Lost
 }

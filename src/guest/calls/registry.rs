@@ -63,7 +63,7 @@ impl Calls {
     /// # Errors
     /// When the folder cannot be used.
     pub async fn new(settings: Settings, agent_id: String) -> anyhow::Result<Arc<Self>> {
-        let trees = TreeHome::detect(&agent_id, settings.use_cgroups);
+        let trees = TreeHome::detect(&agent_id, settings.use_cgroups, settings.drainer.as_deref());
         Runs::sweep(&settings.runs_dir, &trees).await;
         let environs = Environs {
             runs: Runs::open(&settings.runs_dir, &agent_id)?,

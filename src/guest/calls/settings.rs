@@ -42,7 +42,8 @@ pub struct Settings {
     pub runs_dir: PathBuf,
     /// Hold calls' processes by cgroups where the system lets us.
     pub use_cgroups: bool,
-    /// The executable whose `agent drain` takes over left-behind output; `None` does it in this process.
+    /// The executable whose `agent drain` takes over left-behind output and whose `agent hold` the orphans of long calls;
+    /// `None` does it in this process and in a copy of it.
     pub drainer: Option<PathBuf>,
 }
 

@@ -59,9 +59,9 @@ impl Input {
         let accepted = pipe.write_all(bytes, self.closing.subscribe()).await;
         if accepted < bytes.len() || *self.closing.borrow() {
             pipe.end = None;
-            return Err(InputClosed { accepted });
         }
-        Ok(())
+        // a program that has read all of it and ended meanwhile has taken it
+        if accepted < bytes.len() { Err(InputClosed { accepted }) } else { Ok(()) }
     }
 
     /// Lets the program see the end once it has read what was written before. In a terminal that is what Ctrl-D does,

@@ -8,4 +8,4 @@ pub(super) use unix::{
     interpreter, keep_alive, leader_signal, may_enter, open_private_append, raise_file_limit, reap_orphans,
     set_reuse_address, set_v6_only, start_time, system_processes, system_sockets,
 };
-pub use unix::{default_runs_dir, default_token_file, drain_loop};
+pub use unix::{default_runs_dir, default_token_file, drain_loop, hold_loop};

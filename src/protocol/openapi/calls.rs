@@ -11,8 +11,9 @@ use super::parts::{
     or_streamed, own_headers, request_header, text, whole_number, yes_or_no,
 };
 use crate::protocol::{
-    ErrorCode, ExecRequest, ExecResult, Gap, PATH_EXEC, PATH_PROCESSES, PATH_SESSIONS, ProcessEnded, ProcessInfo,
-    ProcessList, SessionEnded, SessionList, SignalRequest, Signalled, Started, StdinAccepted, StreamEnd,
+    AttachControl, AttachRequest, AttachStatus, ErrorCode, ExecRequest, ExecResult, Gap, PATH_EXEC, PATH_EXEC_ATTACH,
+    PATH_PROCESSES, PATH_SESSIONS, ProcessEnded, ProcessInfo, ProcessList, SessionEnded, SessionList, SignalRequest,
+    Signalled, Started, StdinAccepted, StreamEnd, TerminalSize,
 };
 
 /// What `POST /exec` may answer besides.
@@ -37,10 +38,12 @@ pub(super) fn paths(paths: PathsBuilder) -> PathsBuilder {
     let one = format!("{PATH_PROCESSES}/{{process_id}}");
     paths
         .path(PATH_EXEC, PathItem::new(HttpMethod::Post, exec()))
+        .path(PATH_EXEC_ATTACH, PathItem::new(HttpMethod::Get, exec_attach()))
         .path(format!("{PATH_EXEC}/{{request_id}}"), PathItem::new(HttpMethod::Delete, cancel()))
         .path(PATH_PROCESSES, PathItem::new(HttpMethod::Get, list()))
         .path(one.as_str(), PathItem::new(HttpMethod::Get, get()))
         .path(one.as_str(), PathItem::new(HttpMethod::Delete, end()))
+        .path(format!("{one}/attach"), PathItem::new(HttpMethod::Get, attach()))
         .path(format!("{one}/output"), PathItem::new(HttpMethod::Get, output()))
         .path(format!("{one}/stdin"), PathItem::new(HttpMethod::Post, write_stdin()))
         .path(format!("{one}/stdin"), PathItem::new(HttpMethod::Delete, close_stdin()))
@@ -55,6 +58,10 @@ pub(super) fn schemas(schemas: &mut Schemas) {
     named::<Started>(schemas);
     named::<StreamEnd>(schemas);
     named::<Gap>(schemas);
+    named::<AttachRequest>(schemas);
+    named::<AttachStatus>(schemas);
+    named::<AttachControl>(schemas);
+    named::<TerminalSize>(schemas);
     named::<ProcessInfo>(schemas);
     named::<ProcessList>(schemas);
     named::<ProcessEnded>(schemas);
@@ -173,6 +180,37 @@ fn exec() -> Operation {
         .response("200", or_streamed(answer::<ExecResult>("the program ran; with a streamed Accept, it runs")))
         .response("202", answer::<Started>("the program runs, detached"))
         .build()
+}
+
+fn exec_attach() -> Operation {
+    operation("exec_attach", "Run a script or a program and stay attached to it, over a WebSocket")
+        .description(Some(
+            "The client's first message is an AttachRequest. From then on messages are binary, the first byte of each its \
+             channel: 0 stdin, 1 stdout, 2 stderr, 3 JSON (AttachStatus from the agent, AttachControl from the client), 4 \
+             TerminalSize, 255 the channel that is closed. What is wrong with the request comes on channel 3.",
+        ))
+        .parameter(request_header("Upgrade", "`websocket`, with the headers that go with it"))
+        .parameter(request_header(
+            "Podlink-If-Agent",
+            "the agent_id that the first try spoke to; an agent that started since answers 409 and runs nothing",
+        ))
+        .responses_of(errors(&[ADMISSION, AUTHORIZED, &[ErrorCode::Conflict]]))
+        .response("101", plain("a WebSocket from here on"))
+        .build()
+}
+
+fn attach() -> Operation {
+    operation(
+        "attach",
+        "Attach to a call, over a WebSocket: its output from an offset on, its stdin, its terminal's size",
+    )
+    .description(Some("The messages are those of /exec/attach, without a first one from the client."))
+    .parameter(of_call())
+    .parameter(in_query("offset", "where to begin; the oldest that is kept where absent", whole_number()))
+    .parameter(request_header("Upgrade", "`websocket`, with the headers that go with it"))
+    .responses_of(errors(&[ADMISSION, AUTHORIZED, OF_ONE]))
+    .response("101", plain("a WebSocket from here on"))
+    .build()
 }
 
 fn cancel() -> Operation {

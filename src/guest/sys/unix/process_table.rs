@@ -1,6 +1,9 @@
 //! The system's processes as `/proc` shows them, for finding those of one call without cgroups.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    ffi::CStr,
+};
 
 /// What is known of one process.
 #[derive(Debug)]
@@ -43,6 +46,8 @@ pub(super) struct Proofs<'a> {
     pub leader: Option<Identity>,
     /// What inherits the call's orphans; it is itself no member.
     pub subreaper: Option<Identity>,
+    /// Those that the call's cgroup lists, the dead among them too.
+    pub listed: &'a [u32],
 }
 
 /// What has been proven to belong to a call so far.
@@ -56,7 +61,7 @@ pub(super) struct Proven {
 
 /// Everybody alive who is proven to belong to the call; `proven` keeps them.
 ///
-/// Proof is the mark, a session that the leader or somebody proven has made, or a parent that is itself proven or the
+/// Proof is the cgroup's list, the mark, a session that the leader or somebody proven has made, or a parent that is itself proven or the
 /// call's subreaper; and what was proven once stays so, whoever dies. Zombies do not count, and neither does this
 /// process: whatever it bears, it is not its own call.
 pub(super) fn members(proofs: Proofs<'_>, proven: &mut Proven) -> Vec<u32> {
@@ -75,6 +80,8 @@ pub(super) fn members(proofs: Proofs<'_>, proven: &mut Proven) -> Vec<u32> {
     if let Some(leader) = proofs.leader.filter(|leader| is(*leader) || !table.contains_key(&leader.pid)) {
         sessions.insert(leader.pid);
     }
+    let listed = proofs.listed.iter().filter_map(|pid| table.get(pid)).filter(|entry| !entry.dead);
+    processes.extend(listed.map(|entry| (entry.pid, entry.started)));
     let unproven = others().filter(|entry| !processes.contains_key(&entry.pid));
     let marked: Vec<&Entry> = unproven.filter(|entry| bears(entry.pid, proofs.mark)).collect();
     processes.extend(marked.iter().map(|entry| (entry.pid, entry.started)));
@@ -102,10 +109,10 @@ pub(super) fn members(proofs: Proofs<'_>, proven: &mut Proven) -> Vec<u32> {
 }
 
 /// The subreaper that an agent which crashed has left to the call with this mark.
-pub(super) fn subreaper_of(mark: &str, name: &str) -> Option<Identity> {
+pub(super) fn subreaper_of(mark: &str, name: &CStr) -> Option<Identity> {
     let named = |entry: &Entry| {
         // unreadable is another user's or gone
-        std::fs::read(format!("/proc/{}/comm", entry.pid)).is_ok_and(|comm| comm.trim_ascii_end() == name.as_bytes())
+        std::fs::read(format!("/proc/{}/comm", entry.pid)).is_ok_and(|comm| comm.trim_ascii_end() == name.to_bytes())
     };
     snapshot()
         .into_iter()
@@ -116,11 +123,6 @@ pub(super) fn subreaper_of(mark: &str, name: &str) -> Option<Identity> {
 /// Children of `parent` whose exit status nobody has taken yet.
 pub(super) fn dead_children_of(parent: u32) -> Vec<u32> {
     snapshot().into_iter().filter(|entry| entry.dead && entry.parent == parent).map(|entry| entry.pid).collect()
-}
-
-/// Whether a process is gone, or only waits for its exit status to be taken.
-pub(super) fn is_dead(pid: u32) -> bool {
-    look(pid).is_none_or(|entry| entry.dead)
 }
 
 /// When a process started, in clock ticks since boot; `None` where there is none, or the system does not tell.
@@ -158,13 +160,13 @@ fn look(pid: u32) -> Option<Entry> {
 mod tests {
     use super::*;
 
-    const fn marked(mark: &str) -> Proofs<'_> {
-        Proofs { mark, leader: None, subreaper: None }
+    const fn by_mark(mark: &str) -> Proofs<'_> {
+        Proofs { mark, leader: None, subreaper: None, listed: &[] }
     }
 
     #[test]
     fn nothing_proves_nothing() {
-        assert_eq!(members(marked("PODLINK_CALL=p-nobody"), &mut Proven::default()), [0_u32; 0]);
+        assert_eq!(members(by_mark("PODLINK_CALL=p-nobody"), &mut Proven::default()), [0_u32; 0]);
         // the kernel's threads are in session 0, and below nobody
         assert_eq!(Identity::of(0), None);
     }
@@ -172,10 +174,10 @@ mod tests {
     #[test]
     fn a_number_that_another_process_has_got_proves_nothing() {
         let us = std::process::id();
-        let gone = Some(Identity { pid: us, started: 0 });
-        let proofs = Proofs { mark: "PODLINK_CALL=p-nobody", leader: gone, subreaper: gone };
+        let gone = Identity { pid: us, started: 0 };
+        let proofs = Proofs { mark: "PODLINK_CALL=p-nobody", leader: Some(gone), subreaper: Some(gone), listed: &[] };
         assert_eq!(members(proofs, &mut Proven::default()), [0_u32; 0]);
-        assert!(!gone.unwrap().lives() && Identity::of(us).unwrap().lives());
+        assert!(!gone.lives() && Identity::of(us).unwrap().lives());
     }
 
     #[test]
@@ -189,7 +191,7 @@ mod tests {
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
         let mut proven = Proven::default();
         let found = loop {
-            let found = members(marked("PODLINK_TEST_MARK=only-here"), &mut proven);
+            let found = members(by_mark("PODLINK_TEST_MARK=only-here"), &mut proven);
             if found.len() == 2 || std::time::Instant::now() > deadline {
                 break found;
             }
@@ -203,7 +205,7 @@ mod tests {
         kill(marked.id());
         marked.wait().unwrap();
         let orphan: Vec<u32> = found.into_iter().filter(|pid| *pid != marked.id()).collect();
-        assert_eq!(members(marked("PODLINK_TEST_MARK=only-here"), &mut proven), orphan);
+        assert_eq!(members(by_mark("PODLINK_TEST_MARK=only-here"), &mut proven), orphan);
         kill(orphan[0]);
     }
 }

@@ -210,6 +210,12 @@ mod tests {
         }
     }
 
+    /// What `seq` prints.
+    fn numbers(last: u32) -> String {
+        let lines: Vec<String> = (1..=last).map(|n| n.to_string()).collect();
+        lines.join("\n") + "\n"
+    }
+
     #[tokio::test]
     async fn it_is_a_terminal_of_the_asked_size_and_the_controlling_one() {
         for own_session in [false, true] {
@@ -250,7 +256,7 @@ mod tests {
     async fn its_end_is_an_end_and_not_an_error() {
         let (pty, mut child) = shell("stty -opost; seq 1 20000", true);
         let said = rest(&pty).await;
-        let wanted: String = (1..=20_000).map(|n| format!("{n}\n")).collect();
+        let wanted = numbers(20_000);
         assert_eq!(String::from_utf8(said).unwrap(), wanted);
         assert_eq!(pty.read_now(&mut [0; 16]).unwrap(), Some(0));
         assert!(child.wait().await.unwrap().success());
@@ -304,7 +310,7 @@ mod tests {
             }
             let all = String::from_utf8(all).unwrap();
             let (pid, all) = all.split_once('\n').unwrap();
-            assert_eq!(all, (1..=1500).map(|n| format!("{n}\n")).collect::<String>());
+            assert_eq!(all, numbers(1500));
             if left_behind {
                 let pid = rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap();
                 rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();

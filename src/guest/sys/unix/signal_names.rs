@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     fn number(text: &str) -> Option<i32> {
-        text.parse().ok().map(SignalNumber::number)
+        text.parse().ok().map(|signal: SignalNumber| signal.0)
     }
 
     #[test]

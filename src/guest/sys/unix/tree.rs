@@ -7,7 +7,9 @@
 
 use std::{
     collections::BTreeSet,
+    ffi::CString,
     io,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -36,26 +38,25 @@ const KILL_DEADLINE: Duration = Duration::from_secs(3);
 #[derive(Debug)]
 pub(crate) struct TreeHome {
     cgroups: Option<CgroupHome>,
-    /// Whether a call without a cgroup gets a subreaper.
-    subreapers: bool,
-    /// Where this process' environment lies.
-    environment: Option<(usize, usize)>,
+    /// What a call without a cgroup gets a subreaper with; `None` where the system has none.
+    subreapers: Option<subreaper::Home>,
 }
 
 impl TreeHome {
-    /// Finds out what this system offers; `use_cgroups: false` leaves cgroups alone.
-    pub(crate) fn detect(agent_id: &str, use_cgroups: bool) -> Self {
+    /// Finds out what this system offers; `use_cgroups: false` leaves cgroups alone. `program` is the executable whose
+    /// `agent hold` takes over a subreaper's part in a long call; `None` leaves it to a copy of this process.
+    pub(crate) fn detect(agent_id: &str, use_cgroups: bool, program: Option<&Path>) -> Self {
         let cgroups = if use_cgroups { CgroupHome::detect(agent_id) } else { None };
-        let subreapers = subreaper::available();
-        tracing::debug!(?cgroups, subreapers, "how calls' processes are told apart");
-        Self { cgroups, subreapers, environment: subreaper::environment_area() }
+        let subreapers = subreaper::Home::detect(program);
+        tracing::debug!(?cgroups, ?subreapers, "how calls' processes are told apart");
+        Self { cgroups, subreapers }
     }
 
     /// What holds the processes of a call: `cgroup`, `subreaper` or `environment`.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self { cgroups: Some(_), .. } => "cgroup",
-            Self { subreapers: true, .. } => "subreaper",
+            Self { subreapers: Some(_), .. } => "subreaper",
             _ => "environment",
         }
     }
@@ -69,10 +70,10 @@ impl TreeHome {
                 )
                 .ok()
         });
-        let holder = match cgroup {
-            Some(cgroup) => Holder::Cgroup(cgroup),
-            None if self.subreapers => Holder::NewSubreaper { environment: self.environment },
-            None => Holder::Nothing,
+        let holder = match (cgroup, &self.subreapers) {
+            (Some(cgroup), _) => Holder::Cgroup(cgroup),
+            (None, Some(home)) => Holder::NewSubreaper(home.clone()),
+            (None, None) => Holder::Nothing,
         };
         CallTree { mark: format!("{MARK}={process_id}"), holder, leader: None }
     }
@@ -111,9 +112,7 @@ pub(crate) struct CallTree {
 enum Holder {
     Cgroup(Cgroup),
     /// One that the call's command will fork.
-    NewSubreaper {
-        environment: Option<(usize, usize)>,
-    },
+    NewSubreaper(subreaper::Home),
     /// One that the spawn has perhaps forked.
     Spawned(Subreaper),
     Subreaper(Identity),
@@ -129,9 +128,10 @@ impl CallTree {
         let (mut join, mut below) = (None, None);
         match &self.holder {
             Holder::Cgroup(cgroup) => join = Some(cgroup.join_file()?),
-            Holder::NewSubreaper { environment } => {
+            Holder::NewSubreaper(home) => {
                 let (subreaper, report) = Subreaper::new()?;
-                below = Some(Plan { report, mark: self.mark.clone(), environment: *environment });
+                let mark = CString::new(self.mark.as_str()).map_err(io::Error::other)?;
+                below = Some(Plan { report, mark, home: home.clone() });
                 self.holder = Holder::Spawned(subreaper);
             }
             Holder::Spawned(_) | Holder::Subreaper(_) | Holder::Nothing => {}
@@ -183,15 +183,9 @@ impl CallTree {
 
     /// Who is alive of it. A process that root has moved out of the cgroup still bears the mark, so both are asked.
     fn members(&self, proven: &mut Proven) -> Vec<u32> {
-        let proofs = Proofs { mark: &self.mark, leader: self.leader, subreaper: self.subreaper() };
-        let mut members = process_table::members(proofs, proven);
-        if let Holder::Cgroup(cgroup) = &self.holder {
-            // a zombie stays listed until it is reaped, and is dead all the same
-            members.extend(cgroup.members().into_iter().filter(|pid| !process_table::is_dead(*pid)));
-            members.sort_unstable();
-            members.dedup();
-        }
-        members
+        let listed = if let Holder::Cgroup(cgroup) = &self.holder { cgroup.members() } else { Vec::new() };
+        let proofs = Proofs { mark: &self.mark, leader: self.leader, subreaper: self.subreaper(), listed: &listed };
+        process_table::members(proofs, proven)
     }
 
     const fn subreaper(&self) -> Option<Identity> {
@@ -227,12 +221,19 @@ impl CallTree {
         }
         let deadline = Instant::now() + KILL_DEADLINE;
         pause = Duration::from_millis(1);
-        while self.anybody(&members) && Instant::now() < deadline {
+        // who forks and exits all the time can be missed by every look; only the kernel's step is sure to meet it
+        let mut unsure = matches!(self.holder, Holder::Cgroup(_));
+        while (unsure || self.anybody(&members)) && Instant::now() < deadline {
+            unsure = false;
             if let Holder::Cgroup(cgroup) = &self.holder {
-                cgroup.kill(); // in one step, which no fork outruns
+                cgroup.freeze(); // or some would die uncounted
+                members = self.members(&mut proven);
             }
             self.stop_all(&mut members, &mut proven);
             seen.extend(&members);
+            if let Holder::Cgroup(cgroup) = &self.holder {
+                cgroup.kill(); // in one step, which no fork outruns
+            }
             signal(&members, Signal::KILL);
             if let Some(subreaper) = self.living_subreaper() {
                 subreaper::go_on(subreaper);
@@ -287,4 +288,125 @@ fn signal(pids: &[u32], signal: Signal) {
 
 fn send(pid: u32, signal: Signal) -> bool {
     Pid::from_raw(pid.cast_signed()).is_some_and(|pid| kill_process(pid, signal).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::ExitStatus;
+
+    use tokio::process::Child;
+
+    use super::*;
+    use crate::guest::sys::leader_signal;
+
+    fn homes() -> [TreeHome; 2] {
+        [true, false].map(|use_cgroups| TreeHome::detect(&format!("unit{use_cgroups}"), use_cgroups, None))
+    }
+
+    /// A script that runs in a tree of its own, and has written its first line.
+    async fn begin(home: &TreeHome, name: &str, script: &str) -> (CallTree, Child) {
+        use tokio::io::AsyncReadExt as _;
+        let mut tree = home.plant(&format!("p-unit-{name}-{}", std::process::id()));
+        #[expect(clippy::disallowed_methods, reason = "a program to be held")]
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script]).stdout(std::process::Stdio::piped()).kill_on_drop(true);
+        tree.hold(&mut command).unwrap();
+        let mut child = command.spawn().unwrap();
+        tree.led_by(child.id().unwrap());
+        let mut byte = [0];
+        let read = child.stdout.as_mut().unwrap().read_exact(&mut byte);
+        tokio::time::timeout(Duration::from_secs(10), read).await.unwrap().unwrap();
+        (tree, child)
+    }
+
+    async fn end_of(child: &mut Child) -> ExitStatus {
+        tokio::time::timeout(Duration::from_secs(10), child.wait()).await.unwrap().unwrap()
+    }
+
+    fn number(name: &str) -> SignalNumber {
+        name.parse().unwrap()
+    }
+
+    async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while !holds() {
+            assert!(Instant::now() < deadline, "waited in vain: {what}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_signal_to_the_leader_reaches_the_program_alone() {
+        for home in homes() {
+            let script = "trap 'exit 7' USR1; sleep 60 & echo; while :; do wait; done";
+            let (tree, mut child) = begin(&home, "leader", script).await;
+            assert_eq!(tree.members(&mut Proven::default()).len(), 2, "{}", home.kind());
+            assert!(tree.leader.unwrap().lives() && tree.leader() == Some(tree.leader.unwrap().pid));
+            tree.signal_leader(number("USR1")).unwrap();
+            assert_eq!(end_of(&mut child).await.code(), Some(7), "{}", home.kind());
+            let gone = tree.signal_leader(number("KILL")).unwrap_err();
+            assert_eq!(gone.raw_os_error(), Some(Errno::SRCH.raw_os_error()));
+            // the sleeper did not get it, and is still known by its mark
+            assert_eq!(tree.signal_all(number("KILL")), 1, "{}", home.kind());
+            until("the end of the sleeper", || tree.members(&mut Proven::default()).is_empty()).await;
+            until("the tree to be given up", || tree.release()).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_signal_to_all_reaches_each_and_no_more() {
+        for home in homes() {
+            let script = "(env -i /usr/bin/setsid /bin/sleep 60 &); setsid sleep 60 & sleep 60 & sleep 0.3; echo; wait";
+            let (tree, mut child) = begin(&home, "all", script).await;
+            assert_eq!(tree.signal_all(number("SIGSTOP")), 4, "{}", home.kind());
+            assert_eq!(tree.signal_all(number("RTMIN+1")), 4, "{}", home.kind());
+            assert_eq!(tree.signal_all(number("18")), 4, "{}: to go on", home.kind());
+            assert_eq!(leader_signal(end_of(&mut child).await), Some(35), "{}", home.kind());
+            until("the end of all", || tree.members(&mut Proven::default()).is_empty()).await;
+            assert_eq!(tree.signal_all(number("TERM")), 0, "{}", home.kind());
+            until("the tree to be given up", || tree.release()).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn ending_counts_the_calls_own_and_gives_the_leaders_status() {
+        for home in homes() {
+            let script = "trap 'exit 9' TERM; (trap '' TERM; exec env -i /usr/bin/setsid /bin/sleep 60 &)
+                sleep 60 & sleep 0.3; echo; while :; do wait; done";
+            let (tree, mut child) = begin(&home, "ending", script).await;
+            let ended = tree.end(Duration::from_secs(2)).await;
+            assert_eq!(ended, Ended { killed: 3, survivors: Vec::new() }, "{}", home.kind());
+            assert_eq!(end_of(&mut child).await.code(), Some(9), "{}", home.kind());
+            assert!(tree.release(), "{}", home.kind());
+        }
+    }
+
+    #[tokio::test]
+    async fn without_its_subreaper_a_tree_is_ended_by_the_older_proofs() {
+        let home = TreeHome::detect("unit", false, None);
+        assert_eq!(home.kind(), "subreaper");
+        let script = "setsid sleep 60 & env -i /bin/sleep 60 & sleep 0.3; echo; wait";
+        let (tree, mut child) = begin(&home, "older", script).await;
+        let subreaper = tree.living_subreaper().unwrap();
+        assert_eq!(Some(subreaper), child.id());
+        subreaper::kill(subreaper);
+        until("the leader's end with it", || !tree.leader.unwrap().lives()).await;
+        let ended = tree.end(Duration::ZERO).await;
+        assert_eq!(ended, Ended { killed: 2, survivors: Vec::new() });
+        assert_eq!(leader_signal(end_of(&mut child).await), Some(9));
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_started_leaves_nobody() {
+        for home in homes() {
+            let mut tree = home.plant(&format!("p-unit-none-{}", std::process::id()));
+            #[expect(clippy::disallowed_methods, reason = "a program that is not there")]
+            let mut command = Command::new("/no/such/program");
+            tree.hold(&mut command).unwrap();
+            let error = command.spawn().unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::NotFound, "{}", home.kind());
+            assert_eq!(tree.members(&mut Proven::default()), [0_u32; 0]);
+            assert!(tree.release());
+        }
+    }
 }
