@@ -293,8 +293,7 @@ impl Calls {
             ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             "call ended"
         );
-        let (len, tells_something) =
-            (finished.ran.then(|| KEPT_CALL + finished.len()), finished.is_worth_a_record());
+        let (len, tells_something) = (finished.ran.then(|| KEPT_CALL + finished.len()), finished.is_worth_a_record());
         call.finish(finished);
         let mut books = self.books();
         if let Some(id) = &named {
