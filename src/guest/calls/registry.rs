@@ -29,6 +29,9 @@ use crate::protocol::{ErrorCode, ProcessEnded, ProcessInfo, ProcessMode, Session
 /// KiB of scripts and input of all living calls together.
 const MOST_INPUT_KIB: usize = 256 * 1024;
 
+/// Bytes that a kept call takes besides its answer.
+const KEPT_CALL: usize = 2048;
+
 /// How long ending all killed calls may take beyond the grace they get: what killing a tree takes at most.
 const END_DEADLINE: Duration = Duration::from_secs(6);
 
@@ -290,7 +293,7 @@ impl Calls {
             ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             "call ended"
         );
-        let (len, tells_something) = (finished.ran.then(|| finished.len()), finished.is_worth_a_record());
+        let (len, tells_something) = (finished.ran.then(|| KEPT_CALL + finished.len()), finished.is_worth_a_record());
         call.finish(finished);
         let mut books = self.books();
         if let Some(id) = &named {
