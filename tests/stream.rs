@@ -309,7 +309,9 @@ fn a_reader_that_stands_still_loses_nothing_and_costs_nothing() {
 fn a_reader_that_stands_still_does_not_keep_the_agent() {
     let agent = Agent::with(&["--drain", "1"]);
     let streams: Vec<Stream> = FORMS.map(|form| Stream::of(agent.begin_stream(form, &script("yes"), &[]))).into();
-    streams.iter().for_each(|stream| wait_until_held(&agent, &stream.process_id()));
+    for stream in &streams {
+        wait_until_held(&agent, &stream.process_id());
+    }
     let pids: Vec<u32> = processes::children_of(agent.pid());
     let begun = Instant::now();
     agent.terminate();
