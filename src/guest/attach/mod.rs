@@ -12,6 +12,7 @@
 //! between a client that types and a program that does not read.
 
 mod backlog;
+mod messages;
 mod talk;
 
 use std::time::Duration;
