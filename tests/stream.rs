@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead as _, Write as _},
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -50,34 +51,31 @@ struct Left {
 
 impl Left {
     /// Of an agent whose folder of runs is `runs`.
-    fn of(agent: &Agent, runs: &std::path::Path) -> Self {
-        let entries = |path: &std::path::Path| std::fs::read_dir(path).map_or(0, Iterator::count);
+    fn of(agent: &Agent, runs: &Path) -> Self {
+        let entries = |path: &Path| std::fs::read_dir(path).map_or(0, Iterator::count);
         let own = std::fs::read_dir(runs).unwrap().next().unwrap().unwrap();
         Self {
             files: agent.open_files(),
             children: processes::children_of(agent.pid()).len(),
             run_folders: entries(&own.path()) - 1, // beside them lies the lock
-            cgroups: cgroups_of(own.file_name().to_str().unwrap()),
+            cgroups: cgroups_of(agent.pid()),
             connections: agent.connections(),
         }
     }
 }
 
-/// Control groups of calls of this agent, wherever they are made.
-fn cgroups_of(agent_id: &str) -> usize {
-    fn count(folder: &std::path::Path, agent_id: &str, depth: usize, inside: bool) -> usize {
-        let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-        let mut found = 0;
-        for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-            let ours = entry.file_name().to_string_lossy().contains(agent_id);
-            found += usize::from(inside);
-            if depth > 0 {
-                found += count(&entry.path(), agent_id, depth - 1, inside || ours);
-            }
-        }
-        found
-    }
-    count(std::path::Path::new("/sys/fs/cgroup"), agent_id, 6, false)
+/// Control groups of calls of this agent: they lie in its own.
+fn cgroups_of(agent: u32) -> usize {
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
+    let Some(top) = mounts.lines().find(|line| line.starts_with("cgroup2 ")).and_then(|line| line.split(' ').nth(1))
+    else {
+        return 0;
+    };
+    let own = std::fs::read_to_string(format!("/proc/{agent}/cgroup")).unwrap();
+    let inside = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let Ok(entries) = std::fs::read_dir(Path::new(top).join(inside)) else { return 0 };
+    let ours = format!("podlink-{agent}-");
+    entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(&ours)).count()
 }
 
 /// Waits until every buffer on the way to a reader that stands still is full, and the program waits with it.
@@ -309,12 +307,16 @@ fn a_reader_that_stands_still_loses_nothing_and_costs_nothing() {
 fn a_reader_that_stands_still_does_not_keep_the_agent() {
     let agent = Agent::with(&["--drain", "1"]);
     let streams: Vec<Stream> = FORMS.map(|form| Stream::of(agent.begin_stream(form, &script("yes"), &[]))).into();
-    streams.iter().for_each(|stream| wait_until_held(&agent, &stream.process_id()));
+    for stream in &streams {
+        wait_until_held(&agent, &stream.process_id());
+    }
     let pids: Vec<u32> = processes::children_of(agent.pid());
     let begun = Instant::now();
     agent.terminate();
     wait_for("the agent's end", PATIENCE, || !agent.lives());
-    println!("measured: an agent whose readers stand still ended {:?} after SIGTERM", begun.elapsed());
+    let took = begun.elapsed();
+    println!("measured: an agent whose readers stand still ended {took:?} after SIGTERM");
+    assert!(took < Duration::from_secs(10), "{took:?}");
     assert!(!pids.is_empty() && processes::children_of(agent.pid()).is_empty());
 }
 
@@ -555,7 +557,7 @@ fn two_thousand_clients_that_vanish_leave_nothing() {
     let lives = list["processes"].as_array().unwrap().iter().filter(|call| call["state"] != "exited").count();
     assert_eq!(lives, 0);
     assert_eq!(agent.get("/sessions").json["sessions"], json!([]));
-    // every slot is free
+    // every slot is free, and each call of theirs is counted above
     let slots = agent.get("/whoami").json["limits"]["exec_slots"].as_u64().unwrap();
     let held: Vec<Stream> = (0..slots)
         .map(|_| {
@@ -563,6 +565,12 @@ fn two_thousand_clients_that_vanish_leave_nothing() {
             Stream::of(agent.begin_stream(MEDIA_MULTIPLEXED, &body, &[]))
         })
         .collect();
+    let now = Left::of(&agent, &runs);
+    assert!(
+        now.children > before.children && now.run_folders == held.len() && now.connections == held.len(),
+        "{now:?}"
+    );
+    println!("measured: {} calls hold {now:?}", held.len());
     for stream in held {
         stream.connection.hang_up(false);
     }
