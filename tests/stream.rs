@@ -519,10 +519,17 @@ fn two_thousand_clients_that_vanish_leave_nothing() {
     let tag = processes::unique_seconds();
     let bodies = [script(&format!("sleep {tag}")), script("yes"), json!({ "argv": ["true"] })];
     // what a call leaves behind is drained by a process that stays: it is there from now on
-    agent.stream(&script("sleep 0.1 & true")).whole();
+    agent.stream(&script(&format!("sleep {tag} & true"))).whole();
+    wait_for("what it left behind", PATIENCE, || processes::with_args(&["sleep", &tag]).len() == 1);
+    processes::kill(&processes::with_args(&["sleep", &tag]));
+    // a tree that could not be given up at once is asked again with the next call
+    let look = || {
+        agent.stream(&json!({ "argv": ["true"] })).whole();
+        Left::of(&agent, &runs)
+    };
     wait_for("the agent to rest", PATIENCE, || {
-        let left = Left::of(&agent, &runs);
-        left.connections == 0 && left.children == 1 && left.cgroups == 0
+        let left = look();
+        left.connections == 0 && left.children == 1 && left.cgroups == 0 && left.run_folders == 0
     });
     let (before, threads) = (Left::of(&agent, &runs), agent.threads());
     let begun = Instant::now();
@@ -548,7 +555,7 @@ fn two_thousand_clients_that_vanish_leave_nothing() {
     let deadline = Instant::now() + PATIENCE;
     while left.as_ref() != Some(&before) {
         assert!(Instant::now() < deadline, "{left:?} instead of {before:?}");
-        left = Some(Left::of(&agent, &runs));
+        left = Some(look());
     }
     let all_gone = after.elapsed();
     assert!(processes::with_args(&["sleep", &tag]).is_empty());
