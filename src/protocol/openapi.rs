@@ -18,8 +18,9 @@ use utoipa::{
 };
 
 use super::{
-    DEFAULT_PORT, ErrorBody, ErrorCode, ExecRequest, ExecResult, Health, PATH_EXEC, PATH_HEALTH, PATH_SYSTEM_PROCESSES,
-    PATH_SYSTEM_SOCKETS, PATH_WHOAMI, PROTOCOL_VERSION, SystemProcesses, SystemSockets, Whoami, openapi_system,
+    DEFAULT_PORT, ErrorBody, ErrorCode, ExecRequest, ExecResult, Health, PATH_EVENTS, PATH_EXEC, PATH_HEALTH,
+    PATH_SYSTEM_PROCESSES, PATH_SYSTEM_SOCKETS, PATH_WHOAMI, PROTOCOL_VERSION, SystemProcesses, SystemSockets, Whoami,
+    openapi_events, openapi_system,
 };
 
 /// The name of the one security scheme.
@@ -76,6 +77,7 @@ pub fn openapi() -> OpenApi {
                 .path(PATH_WHOAMI, PathItem::new(HttpMethod::Get, whoami()))
                 .path(PATH_EXEC, PathItem::new(HttpMethod::Post, exec()))
                 .path(format!("{PATH_EXEC}/{{request_id}}"), PathItem::new(HttpMethod::Delete, cancel()))
+                .path(PATH_EVENTS, PathItem::new(HttpMethod::Get, openapi_events::events()))
                 .path(PATH_SYSTEM_PROCESSES, PathItem::new(HttpMethod::Get, openapi_system::processes()))
                 .path(PATH_SYSTEM_SOCKETS, PathItem::new(HttpMethod::Get, openapi_system::sockets())),
         )
@@ -192,7 +194,7 @@ pub(super) fn answer<T: ToSchema>(description: &str) -> Response {
 }
 
 /// The headers that every answer bears.
-fn own_headers(response: ResponseBuilder) -> ResponseBuilder {
+pub(super) fn own_headers(response: ResponseBuilder) -> ResponseBuilder {
     response
         .header("Podlink-Protocol", response_header("the version that the agent speaks"))
         .header("X-Request-Id", response_header("the request's id"))
@@ -211,7 +213,7 @@ fn with_retry_after(mut response: Response) -> Response {
     response
 }
 
-fn request_header(name: &str, description: &str) -> Parameter {
+pub(super) fn request_header(name: &str, description: &str) -> Parameter {
     ParameterBuilder::new()
         .name(name)
         .parameter_in(ParameterIn::Header)
@@ -225,7 +227,7 @@ fn response_header(description: &str) -> Header {
     HeaderBuilder::new().schema(Some(text())).description(Some(description)).build()
 }
 
-fn text() -> ObjectBuilder {
+pub(super) fn text() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }
 
@@ -248,6 +250,7 @@ fn components() -> Components {
     named::<ErrorBody>(&mut schemas);
     named::<SystemProcesses>(&mut schemas);
     named::<SystemSockets>(&mut schemas);
+    openapi_events::schemas(&mut schemas);
     let mut components = ComponentsBuilder::new()
         .schemas_from_iter(schemas)
         .security_scheme(BEARER, SecurityScheme::Http(bearer))
@@ -259,7 +262,7 @@ fn components() -> Components {
 }
 
 /// Adds a type and those that it names.
-fn named<T: ToSchema>(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+pub(super) fn named<T: ToSchema>(schemas: &mut Vec<(String, RefOr<Schema>)>) {
     schemas.push((T::name().into_owned(), T::schema()));
     T::schemas(schemas);
 }
