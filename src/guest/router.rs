@@ -12,10 +12,10 @@ use axum::{
 };
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::{GuestError, admit, exec, health, processes, sessions, stamp, state::AppState, system, whoami};
+use super::{GuestError, admit, events, exec, health, processes, sessions, stamp, state::AppState, system, whoami};
 use crate::protocol::{
-    ErrorCode, PATH_EXEC, PATH_HEALTH, PATH_PROCESSES, PATH_SESSIONS, PATH_SYSTEM_PROCESSES, PATH_SYSTEM_SOCKETS,
-    PATH_WHOAMI,
+    ErrorCode, PATH_EVENTS, PATH_EXEC, PATH_HEALTH, PATH_PROCESSES, PATH_SESSIONS, PATH_SYSTEM_PROCESSES,
+    PATH_SYSTEM_SOCKETS, PATH_WHOAMI,
 };
 
 /// What a caller with a token is told about paths.
@@ -43,6 +43,7 @@ pub(super) fn router(state: AppState) -> Router {
                 .delete(processes::close_stdin.layer(from_fn(admit::understood))),
         )
         .route("/processes/{process_id}/signal", post(processes::signal.layer(from_fn(admit::understood))))
+        .route(PATH_EVENTS, get(events::get.layer(from_fn(admit::understood))))
         .route(PATH_SESSIONS, get(sessions::list.layer(from_fn(admit::understood))))
         .route("/sessions/{name}", delete(sessions::end.layer(from_fn(admit::understood))))
         .route(PATH_SYSTEM_PROCESSES, get(system::processes.layer(from_fn(admit::understood))))
@@ -102,7 +103,8 @@ mod tests {
         let mut config = Config::new("unused".into(), &[]);
         config.exec.runs_dir = runs_dir;
         let identity = Identity::generate().unwrap();
-        let calls = calls::Calls::new(config.exec.clone(), identity.agent_id.clone()).await.unwrap();
+        let bus = events::Bus::new(&identity.agent_id, &config.events);
+        let calls = calls::Calls::new(config.exec.clone(), identity.agent_id.clone(), bus).await.unwrap();
         let gates = watch::channel(Gates::Waiting([].into())).1;
         AppState::new(config, identity, calls, watch::channel(Some(token)).1, gates)
     }

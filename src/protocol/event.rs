@@ -213,6 +213,9 @@ pub struct ExecStartedEvent {
     /// SHA-256 of the script; its text is never told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script_sha256: Option<String>,
+    /// Bytes by which this was longer: then texts and lists in it have been cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub truncated_bytes: Option<u64>,
 }
 
 /// `exec.output`: a piece of output, exactly as it came, in either of two forms.
