@@ -16,6 +16,7 @@ mod doctor_table;
 mod emit;
 mod engine_failures;
 mod engines;
+mod events;
 mod exec;
 mod health;
 mod help;

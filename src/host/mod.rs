@@ -4,6 +4,7 @@ mod client;
 pub mod doctor;
 pub mod engine;
 mod error;
+mod events;
 mod home;
 mod installation;
 mod list;
@@ -16,8 +17,12 @@ mod state;
 mod status;
 mod watch;
 
-pub use client::{AgentClient, ClientSettings, ExecOutcome, RequestId, Seen};
+pub use client::{
+    AgentClient, AgentEvent, ClientSettings, EventItem, EventStream, EventsPatience, EventsRequest, ExecOutcome,
+    RequestId, Seen,
+};
 pub use error::{Error, ErrorKind, Result};
+pub use events::{EventSource, POD_CONNECTED, POD_DISCONNECTED, POD_STATE, PodEvent, PodEvents};
 pub use home::{Home, PodName};
 pub use installation::{StaleOem, before_up, is_new_disk, remember_ready};
 pub use list::{ListedPod, list};

@@ -4,6 +4,7 @@
 
 pub mod agent;
 pub mod cli;
+pub mod events;
 pub mod fake;
 pub mod http;
 pub mod podman;

@@ -3,6 +3,8 @@
 mod credentials;
 mod doctor;
 mod down;
+mod event_line;
+mod events;
 mod exec;
 mod list;
 mod logs;
@@ -35,6 +37,7 @@ enum PodCommand {
     WaitReady(wait_ready::WaitReadyArgs),
     Status(status::StatusArgs),
     List(list::ListArgs),
+    Events(events::EventsArgs),
     Logs(logs::LogsArgs),
     Credentials(credentials::CredentialsArgs),
     Pause(pause::PauseArgs),
@@ -67,6 +70,7 @@ impl PodArgs {
             PodCommand::WaitReady(args) => args.json,
             PodCommand::Status(args) => args.json,
             PodCommand::List(args) => args.json,
+            PodCommand::Events(args) => args.json,
             PodCommand::Logs(_) => false,
             PodCommand::Credentials(args) => args.json,
             PodCommand::Pause(args) => args.json,
@@ -86,6 +90,7 @@ pub(super) fn run(args: PodArgs) -> Outcome {
         PodCommand::WaitReady(args) => wait_ready::run(&args, printer),
         PodCommand::Status(args) => status::run(&args, printer),
         PodCommand::List(args) => list::run(&args, printer),
+        PodCommand::Events(args) => events::run(&args, printer),
         PodCommand::Logs(args) => logs::run(&args, printer),
         PodCommand::Credentials(args) => credentials::run(&args, printer),
         PodCommand::Pause(args) => pause::pause(&args, printer),

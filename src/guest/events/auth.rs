@@ -107,31 +107,35 @@ mod tests {
 
     use super::*;
 
-    fn peer(number: u8) -> Option<IpAddr> {
-        Some(Ipv4Addr::new(10, 0, 0, number).into())
+    fn peer(number: u8) -> IpAddr {
+        Ipv4Addr::new(10, 0, 0, number).into()
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_first_is_told_at_once_and_the_rest_as_a_number() {
         let failures = AuthFailures::new(Duration::from_secs(5));
-        assert_eq!(failures.failed(peer(1), "/a".into()).unwrap().count, 1);
+        assert_eq!(failures.failed(Some(peer(1)), "/a".into()).unwrap().count, 1);
         for _ in 0..1000 {
-            assert_eq!(failures.failed(peer(1), "/b".into()), None);
+            assert_eq!(failures.failed(Some(peer(1)), "/b".into()), None);
         }
-        assert_eq!(failures.failed(peer(2), "/a".into()).unwrap().peer, "10.0.0.2");
+        assert_eq!(failures.failed(Some(peer(2)), "/a".into()).unwrap().peer, "10.0.0.2");
         let begun = Instant::now();
         let due = failures.due().await;
         assert_eq!(begun.elapsed().as_secs(), 5);
         assert_eq!((due.len(), due[0].count, &*due[0].path, &*due[0].peer), (1, 1000, "/b", "10.0.0.1"));
         let nothing = tokio::time::timeout(Duration::from_mins(1), failures.due()).await;
         nothing.unwrap_err();
-        assert_eq!(failures.failed(peer(1), "/a".into()).unwrap().count, 1, "after a quiet while it is new again");
+        assert_eq!(
+            failures.failed(Some(peer(1)), "/a".into()).unwrap().count,
+            1,
+            "after a quiet while it is new again"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn many_peers_are_one() {
         let failures = AuthFailures::new(Duration::from_secs(5));
-        let told = (0..200).filter_map(|number| failures.failed(peer(number), "/".into())).count();
+        let told = (0..200).filter_map(|number| failures.failed(Some(peer(number)), "/".into())).count();
         assert_eq!(told, MOST_PEERS + 1, "one each, and one for the others");
         let due = failures.due().await;
         assert_eq!((due.len(), &*due[0].peer, due[0].count), (1, "others", 200 - told as u64));

@@ -72,8 +72,6 @@ impl Drop for Subscription {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::{
         guest::events::Settings,
@@ -97,7 +95,7 @@ mod tests {
     ) -> (u64, u64) {
         begin.wait_for(|begin| *begin).await.unwrap();
         let mut decoder = SseDecoder::new(1 << 20);
-        let (mut got, mut lost, mut last) = (0, 0, 1);
+        let (mut got, mut lost, mut newest) = (0, 0, 1);
         while let Some(bytes) = subscription.next().await {
             decoder.push(&bytes);
             while let Some(event) = decoder.next_event().unwrap() {
@@ -105,11 +103,11 @@ mod tests {
                 if event.name == "lagged" {
                     lost += serde_json::from_str::<LaggedEvent>(&event.data).unwrap().lost;
                 } else {
-                    assert_eq!(counter, last + 1, "in order, and nothing missing that was not told");
+                    assert_eq!(counter, newest + 1, "in order, and nothing missing that was not told");
                     got += 1;
                 }
-                last = counter;
-                reached.send_replace(last);
+                newest = counter;
+                reached.send_replace(newest);
             }
         }
         (got, lost)
@@ -123,17 +121,17 @@ mod tests {
         let (now, _) = watch::channel(true);
         let (later, _) = watch::channel(false);
         let start = |begin: &watch::Sender<bool>| {
-            let (reached, reaches) = watch::channel(0);
+            let (shows, place) = watch::channel(0);
             let subscription = Subscription::new(&bus, Wanted::those(|_| true), None);
-            (tokio::spawn(read(subscription, begin.subscribe(), reached)), reaches)
+            (tokio::spawn(read(subscription, begin.subscribe(), shows)), place)
         };
         let readers: Vec<_> = (0..READERS).map(|number| start(if number % 2 == 0 { &now } else { &later })).collect();
-        let (keen, mut reaches) = start(&now);
+        let (keen, mut place) = start(&now);
         for number in 1..=EVENTS {
             bus.emit(EventName::Log, &log(number));
             if number % 2000 == 0 {
                 // the first event of all was the agent's start
-                reaches.wait_for(|reached| *reached == number + 1).await.unwrap();
+                place.wait_for(|reached| *reached == number + 1).await.unwrap();
             }
         }
         bus.close();

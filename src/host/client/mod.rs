@@ -1,6 +1,7 @@
 //! The client of the agent: proves its peer, bears the token, keeps deadlines, repeats only what is safe.
 
 mod answer;
+mod events;
 mod exec;
 mod health;
 mod http;
@@ -11,6 +12,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use reqwest::{Client, Method, RequestBuilder, header};
 use zeroize::Zeroizing;
 
+pub use events::{AgentEvent, EventItem, EventStream, EventsPatience, EventsRequest};
 pub use exec::{ExecOutcome, RequestId};
 pub use health::Seen;
 pub(crate) use health::{Expected, judge, stage_sentence};
