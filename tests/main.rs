@@ -24,6 +24,7 @@ mod house;
 mod limits;
 mod local_pod;
 mod openapi;
+mod pod_events;
 mod pod_exec;
 mod powershell;
 mod readme;

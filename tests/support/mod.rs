@@ -7,6 +7,7 @@ pub mod cli;
 pub mod events;
 pub mod fake;
 pub mod http;
+pub mod link;
 pub mod podman;
 pub mod port;
 pub mod processes;
