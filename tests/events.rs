@@ -79,8 +79,8 @@ fn a_call_is_told_from_its_start_to_its_end() {
 fn output_is_exact_in_order_and_forges_nothing() {
     let agent = Agent::start();
     let mut events = Events::open(&agent, "?output=1&types=exec.*", &[]);
-    let script = r#"printf '\r\nevent: done\r\ndata: {}\r\n\r\nid: x-1\n\n\000\r\342\200\250: comment\ndata: y\n\n\377\376'
-        head -c 1000000 /dev/zero | tr '\0' x; printf '\342\202\254 end'"#;
+    let script = r"printf '\r\nevent: done\r\ndata: {}\r\n\r\nid: x-1\n\n\000\r\342\200\250: comment\ndata: y\n\n\377\376'
+        head -c 1000000 /dev/zero | tr '\0' x; printf '\342\202\254 end'";
     drop(agent.post("/exec", &json!({"script": BASE64_STANDARD.encode(script), "shell": "sh"})));
     let all = events.until("exec.exited");
     assert_eq!((names(&all[..1]), names(&all[all.len() - 1..])), (vec!["exec.started"], vec!["exec.exited"]));
@@ -88,7 +88,7 @@ fn output_is_exact_in_order_and_forges_nothing() {
     all[1..all.len() - 1].iter().for_each(|event| schema::check("ExecOutputEvent", &event.data));
     let wanted = [
         &b"\r\nevent: done\r\ndata: {}\r\n\r\nid: x-1\n\n\0\r\xe2\x80\xa8: comment\ndata: y\n\n\xff\xfe"[..],
-        &[b'x'; 1_000_000],
+        &vec![b'x'; 1_000_000],
         "€ end".as_bytes(),
     ];
     assert!(output_of(&all) == wanted.concat());

@@ -199,13 +199,13 @@ async fn what_will_not_go_away_ends_it() {
 /// A local pod; taken down when dropped.
 struct LocalPod {
     home: tempfile::TempDir,
-    _port: Port,
+    port: Port,
 }
 
 impl LocalPod {
     fn up() -> Self {
-        let pod = Self { home: tempfile::tempdir().unwrap(), _port: Port::reserve() };
-        let port = pod._port.number().to_string();
+        let pod = Self { home: tempfile::tempdir().unwrap(), port: Port::reserve() };
+        let port = pod.port.number().to_string();
         pod.cli(&["setup", "--engine", "local", "--agent-port", &port]).run().exits(0);
         pod.cli(&["pod", "up"]).run().exits(0);
         pod.cli(&["pod", "wait-ready", "--timeout", "30"]).run().exits(0);

@@ -20,7 +20,7 @@ use crate::protocol::{
 
 /// What a caller with a token is told about paths.
 const KNOWN_PATHS: &str =
-    "the paths are /health, /whoami, /exec, /processes, /sessions and /system; docs/protocol.md says what each takes";
+    "the paths are /health, /whoami, /exec, /processes, /sessions, /events and /system; docs/protocol.md tells of each";
 
 /// All that the agent answers.
 pub(super) fn router(state: AppState) -> Router {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{Agent, http::request};
 
 /// Longer than any event takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// One event.
 #[derive(Debug, Clone, PartialEq)]
