@@ -153,7 +153,7 @@ mod tests {
         ) {
             let text = text.repeat(times);
             prop_assert!(pieces(text.as_bytes()).all(|piece| std::str::from_utf8(piece).is_ok()));
-            let bytes = [text.as_bytes(), &more, &[0x80; 40_000]].concat();
+            let bytes = [text.as_bytes(), &more, &vec![0x80; 40_000]].concat();
             prop_assert!(pieces(&bytes).all(|piece| (1..=PIECE).contains(&piece.len())));
             prop_assert_eq!(pieces(&bytes).collect::<Vec<_>>().concat(), bytes);
         }
