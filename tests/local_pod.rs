@@ -1,50 +1,8 @@
 //! Pods of the local engine, and the failures of the others.
 
-use std::{
-    os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
 
-use crate::support::{Cli, Port, processes, wait_for};
-
-/// A local pod; taken down when dropped.
-struct LocalPod {
-    home: tempfile::TempDir,
-    port: Port,
-}
-
-impl LocalPod {
-    fn set_up() -> Self {
-        let pod = Self { home: tempfile::tempdir().unwrap(), port: Port::reserve() };
-        pod.cli(&["setup", "--engine", "local", "--agent-port", &pod.port.number().to_string()]).run().exits(0);
-        pod
-    }
-
-    fn cli(&self, args: &[&str]) -> Cli {
-        Cli::new(args).home(self.home.path())
-    }
-
-    fn dir(&self) -> PathBuf {
-        self.home.path().join("windows")
-    }
-
-    fn pid(&self) -> u32 {
-        std::fs::read_to_string(self.dir().join("agent.pid"))
-            .unwrap()
-            .split_whitespace()
-            .next()
-            .unwrap()
-            .parse()
-            .unwrap()
-    }
-}
-
-impl Drop for LocalPod {
-    fn drop(&mut self) {
-        drop(self.cli(&["pod", "down"]).run());
-    }
-}
+use crate::support::{Cli, LocalPod, Port, processes, wait_for};
 
 #[test]
 fn the_whole_main_job() {
@@ -56,7 +14,7 @@ fn the_whole_main_job() {
 
     let again = pod.cli(&["pod", "up", "--json"]).run().exits(0);
     assert_eq!(again.json()["started"], false);
-    let port = pod.port.number().to_string();
+    let port = pod.port().to_string();
     pod.cli(&["setup", "--agent-port", &port]).run().exits(0); // its own agent there is no conflict
 
     let pid = pod.pid();
@@ -130,8 +88,8 @@ fn the_agent_gets_neither_secrets_nor_settings_of_the_tool() {
 #[test]
 fn a_foreign_program_on_the_port_is_named() {
     let pod = LocalPod::set_up();
-    let squatter = std::net::TcpListener::bind(("127.0.0.1", pod.port.number())).unwrap();
-    for args in [&["pod", "up"][..], &["setup", "--agent-port", &pod.port.number().to_string()]] {
+    let squatter = std::net::TcpListener::bind(("127.0.0.1", pod.port())).unwrap();
+    for args in [&["pod", "up"][..], &["setup", "--agent-port", &pod.port().to_string()]] {
         let run = pod.cli(args).run().exits(125);
         assert!(run.stderr.contains(&format!("(pid {})", std::process::id())), "{}", run.stderr);
         assert!(run.took < Duration::from_secs(2));
@@ -326,7 +284,7 @@ fn an_interrupted_up_leaves_no_agent() {
         let was_up = up.wait().unwrap().success();
         let down = pod.cli(&["pod", "down", "--json"]).run().exits(0);
         assert!(was_up || down.json()["stopped"] == false, "{pause_ms} ms: {}", down.stdout);
-        let port = pod.port.number();
+        let port = pod.port();
         assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err(), "{pause_ms} ms: something serves");
     }
 }
@@ -360,7 +318,7 @@ fn waiting_in_vain_ends_early_with_its_own_code() {
     assert!(absent.took < Duration::from_secs(5), "{:?}", absent.took);
 
     // a program that answers every request in full, and is no agent
-    let squatter = std::net::TcpListener::bind(("127.0.0.1", pod.port.number())).unwrap();
+    let squatter = std::net::TcpListener::bind(("127.0.0.1", pod.port())).unwrap();
     std::thread::spawn(move || {
         for stream in squatter.incoming() {
             let Ok(mut stream) = stream else { continue };

@@ -7,8 +7,12 @@
     reason = "clippy knows only #[test] functions as tests, not what they share"
 )]
 
+mod attach;
 mod auth;
 mod client;
+mod client_attach;
+mod client_live;
+mod client_stream;
 mod compose;
 mod docker;
 mod doctor;
@@ -21,15 +25,22 @@ mod exec;
 mod health;
 mod help;
 mod house;
+mod jobs;
+mod kill;
 mod limits;
 mod local_pod;
 mod openapi;
 mod pod_events;
 mod pod_exec;
+mod pod_jobs;
+mod pod_stream;
+mod pod_tty;
 mod powershell;
 mod readme;
 mod serve;
+mod sessions;
 mod setup;
+mod stream;
 mod support;
 mod system;
 mod vm;

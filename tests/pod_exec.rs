@@ -7,9 +7,11 @@ use std::{
     time::Duration,
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
 use crate::support::{
     Cli, Port,
-    fake::{Fake, Reply, Request, http, proved, whoami, write_pod},
+    fake::{Fake, Reply, Request, frames, http, proved, whoami, write_pod},
     wait_for,
 };
 
@@ -43,8 +45,22 @@ impl Pod {
     }
 }
 
+/// Whole where that is what was asked for, else the same as frames.
 fn answers(body: &'static str) -> impl Fn(&Request) -> Reply + Send + Sync {
-    move |_| Reply::Bytes(http(200, "", body))
+    move |request| {
+        if request.header("accept").is_none_or(|accept| !accept.contains("multiplexed-stream")) {
+            return Reply::Bytes(http(200, "", body));
+        }
+        let mut result: serde_json::Value = serde_json::from_str(body).unwrap();
+        let output = ["stdout", "stderr"].map(|stream| {
+            let text = result[stream].take().as_str().unwrap_or_default().as_bytes().to_vec();
+            let encoded = result[format!("{stream}_b64")].take();
+            result[stream] = "".into();
+            encoded.as_str().map_or(text, |encoded| STANDARD.decode(encoded).unwrap())
+        });
+        let end = result.to_string();
+        Reply::Bytes(frames("p-1", &[(1, &output[0]), (2, &output[1]), (3, end.as_bytes())]))
+    }
 }
 
 #[test]
@@ -92,8 +108,24 @@ fn arguments_become_the_call() {
     });
     assert_eq!(pod.sent(), expected);
 
-    for wrong in [&["a", "b"][..], &[], &["-"], &["--timeout", "0", "x"], &["--env", "NOT_SET", "x"], &["x", "--", "y"]]
-    {
+    drop(pod.exec(&["--session", "build_1", "--no-queue", "x"]).run().exits(0));
+    assert_eq!((&pod.sent()["session"], &pod.sent()["queue"]), (&"build_1".into(), &false.into()));
+    assert_eq!(pod.sent()["timeout_sec"], 0, "no limit where output streams");
+    drop(pod.exec(&["--json", "x"]).run().exits(0));
+    assert!(pod.sent().get("timeout_sec").is_none(), "the wire's own limit");
+
+    for wrong in [
+        &["a", "b"][..],
+        &[],
+        &["-"],
+        &["--timeout", "0", "x"],
+        &["--env", "NOT_SET", "x"],
+        &["x", "--", "y"],
+        &["--session", "a b", "x"],
+        &["--detach-keys", "ctrl-", "x"],
+        &["-i", "--json", "x"],
+        &["-i", "--stdin", "-", "x"],
+    ] {
         drop(pod.exec(wrong).run().exits(2));
     }
     let run = pod.exec(&["--stdin", "-"]).stdin(b"echo").run().exits(2);
@@ -141,7 +173,7 @@ fn a_guest_that_boots_is_told_at_once_and_waited_for_on_demand() {
                 Reply::Bytes(proved(request, &token, "a", stage))
             }
             "/whoami" => Reply::Bytes(whoami()),
-            _ if stage == "ready" => Reply::Bytes(http(200, "", r#"{"rc":0,"stdout":"done","stderr":""}"#)),
+            _ if stage == "ready" => Reply::Bytes(frames("p-1", &[(1, b"done"), (3, br#"{"rc":0}"#)])),
             _ => Reply::Bytes(http(503, "", r#"{"error":"not_ready","stage":"installing","waiting_for":["X"]}"#)),
         }
     });
@@ -173,11 +205,49 @@ fn failures_have_their_words() {
 #[test]
 fn the_output_of_a_call_that_the_agent_ended_is_not_lost() {
     let pod = pod(|_| {
-        Reply::Bytes(http(503, "", r#"{"error":"agent_stopping","started":true,"stdout":"half","stderr":"e"}"#))
+        let end = br#"{"error":"agent_stopping","started":true}"#;
+        Reply::Bytes(frames("p-1", &[(1, b"half"), (2, b"e"), (3, end)]))
     });
     let run = pod.exec(&["x"]).run().exits(125);
     assert_eq!(run.stdout, "half");
-    assert!(run.stderr.contains("going down"), "{}", run.stderr);
+    assert!(run.stderr.starts_with('e') && run.stderr.contains("going down"), "{}", run.stderr);
+}
+
+#[test]
+fn output_that_is_lost_is_said_and_no_success() {
+    let pod = pod(|_| {
+        let frames = frames("p-1", &[(1, b"be"), (4, br#"{"from":2,"to":12}"#), (1, b"end"), (3, br#"{"rc":0}"#)]);
+        Reply::Bytes(frames)
+    });
+    let run = pod.exec(&["x"]).run().exits(125);
+    assert_eq!(run.stdout, "beend");
+    assert!(run.stderr.contains("10 bytes of the output are lost") && run.stderr.contains("from offset 2 to 12"));
+}
+
+/// The agent is told, does not answer, and is not waited for by somebody who presses Ctrl-C twice.
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let pod = pod(|_| Reply::Silence);
+    let mut child = pod.exec(&["x"]).command().stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the call", Duration::from_secs(10), || !pod.fake.requests_for("POST", "/exec").is_empty());
+    let id = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    wait_for("the cancel", Duration::from_secs(10), || !pod.fake.requests_for("DELETE", "/exec/").is_empty());
+    let second = std::time::Instant::now();
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(second.elapsed() < Duration::from_secs(2), "{:?}", second.elapsed());
+}
+
+#[test]
+fn an_agent_of_another_kind_says_what_it_cannot() {
+    let home = tempfile::tempdir().unwrap();
+    let port = Port::reserve();
+    drop(write_pod(home.path(), port.number(), "agent: winpodx\n"));
+    for args in [&["exec", "-i", "x"][..], &["exec", "-d", "x"], &["ps"], &["shell"], &["logs", "p-1"], &["top"]] {
+        let run = Cli::new([&["pod"], args].concat()).env("PODLINK_POD", "fake").home(home.path()).run().exits(125);
+        assert!(run.stderr.contains("winpodx"), "{args:?}: {}", run.stderr);
+    }
 }
 
 #[test]

@@ -25,8 +25,14 @@ impl Exit {
     pub const REMOTE_TIMED_OUT: Self = Self(124);
     /// podlink itself failed, as `docker run` and coreutils have it.
     pub const FAILED: Self = Self(125);
+    /// The terminal hung up: 128 + SIGHUP.
+    pub const HUNG_UP: Self = Self(129);
     /// Ctrl-C: 128 + SIGINT.
     pub const INTERRUPTED: Self = Self(130);
+    /// SIGQUIT while the terminal was raw: 128 + its number.
+    pub const QUIT: Self = Self(131);
+    /// Nobody reads the output any more: 128 + SIGPIPE, what a program without a handler would end with.
+    pub const UNREAD: Self = Self(141);
     /// SIGTERM: 128 + its number.
     pub const TERMINATED: Self = Self(143);
 

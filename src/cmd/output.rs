@@ -119,8 +119,8 @@ pub(super) fn plain(line: &str) -> String {
 fn end_if_nobody_reads(written: io::Result<()>) {
     let Err(error) = written else { return };
     if error.kind() == io::ErrorKind::BrokenPipe {
-        #[expect(clippy::exit, reason = "128 + SIGPIPE, what a program without a handler would end with")]
-        std::process::exit(141);
+        #[expect(clippy::exit, reason = "what a program without a handler for SIGPIPE would do")]
+        std::process::exit(i32::from(Exit::UNREAD.0));
     }
     drop(writeln!(io::stderr().lock(), "podlink: the output could not be written: {error}"));
     #[expect(clippy::exit, reason = "no later success may hide it")]

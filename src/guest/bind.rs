@@ -13,6 +13,12 @@ use super::second::{Occupant, look};
 /// Connections that the system holds for us while we are busy.
 const BACKLOG: u32 = 1024;
 
+/// Bytes of answers that the system may hold for a caller who does not take them.
+///
+/// Left to itself it takes up to 4 MiB, more than a call's ring holds: of a stream that is cut, bytes that no caller
+/// has seen could not be had again.
+const SEND_BUFFER: u32 = 256 * 1024;
+
 /// How long an agent that is going down is waited for: its default drain, and the kills after it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -102,6 +108,8 @@ fn bind_one(address: SocketAddr, v6_only: bool) -> io::Result<TcpListener> {
         super::sys::set_v6_only(&socket, v6_only)?;
     }
     super::sys::set_reuse_address(&socket)?;
+    // connections inherit it
+    socket.set_send_buffer_size(SEND_BUFFER)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }

@@ -56,6 +56,12 @@ pub struct Deadlines {
     pub write_stall: Duration,
     /// For a caller that still sends when its answer is out; it is read and dropped, so that it sees the answer.
     pub linger: Duration,
+    /// For the first message of a client that attaches.
+    pub attach_request: Duration,
+    /// Between the signs of life that an attached client is asked for; one that has not answered the last is dropped.
+    pub ping: Duration,
+    /// For attached clients to take their last words, once the agent has ended their calls.
+    pub farewell: Duration,
     /// For a connection beyond the limit, or of a peer that is not let in, in all.
     pub lobby: Duration,
     /// For a look at the whole system, waiting for one that is under way included.
@@ -71,6 +77,9 @@ impl Deadlines {
         body_total: Duration::from_mins(2),
         write_stall: Duration::from_mins(1),
         linger: Duration::from_secs(5),
+        attach_request: Duration::from_secs(10),
+        ping: Duration::from_secs(30),
+        farewell: Duration::from_secs(1),
         lobby: Duration::from_secs(2),
         snapshot: super::system::System::PATIENCE,
     };
@@ -105,6 +114,9 @@ impl Config {
             exec_slots: u32::try_from(self.exec.slots).unwrap_or(u32::MAX),
             exec_queue: u32::try_from(self.exec.queue).unwrap_or(u32::MAX),
             exec_queue_wait_sec: self.exec.queue_wait.as_secs(),
+            exec_session_wait_sec: self.exec.session_wait.as_secs(),
+            exec_jobs: u32::try_from(self.exec.jobs).unwrap_or(u32::MAX),
+            exec_ring_bytes: self.exec.ring as u64,
             exec_timeout_cap_sec: self.exec.timeout_cap.as_secs(),
             max_json_body: MAX_JSON_BODY as u64,
             max_output_bytes: calls::Settings::MAX_OUTPUT,

@@ -57,6 +57,15 @@ impl GuestError {
         self
     }
 
+    /// What the caller is told. The cause, if there is one, goes to the log at this moment.
+    pub(super) fn told(&self) -> &ErrorBody {
+        if let Some(cause) = &self.cause {
+            // the request's span names its id
+            tracing::error!(code = self.body.error.as_str(), cause = %format_args!("{cause:#}"), "request failed");
+        }
+        &self.body
+    }
+
     /// Which error it is.
     pub const fn code(&self) -> ErrorCode {
         self.body.error
@@ -65,11 +74,7 @@ impl GuestError {
 
 impl IntoResponse for GuestError {
     fn into_response(self) -> Response {
-        if let Some(cause) = &self.cause {
-            // the request's span names its id
-            tracing::error!(code = self.body.error.as_str(), cause = %format_args!("{cause:#}"), "request failed");
-        }
-        let status = StatusCode::from_u16(self.body.error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status = StatusCode::from_u16(self.told().error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, Json(*self.body)).into_response();
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

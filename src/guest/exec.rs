@@ -56,7 +56,16 @@ pub(super) async fn cancel(
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, GuestError> {
     let Path(id) = id.map_err(|error| GuestError::new(ErrorCode::BadRequest, error.body_text()))?;
-    if state.calls().cancel(&id).await {
+    cancelled(&state, &id).await
+}
+
+/// `DELETE /exec/attach`: a request id may be just that.
+pub(super) async fn cancel_attach(State(state): State<AppState>) -> Result<Response, GuestError> {
+    cancelled(&state, "attach").await
+}
+
+async fn cancelled(state: &AppState, id: &str) -> Result<Response, GuestError> {
+    if state.calls().cancel(id).await {
         Ok(StatusCode::NO_CONTENT.into_response())
     } else {
         Err(GuestError::new(ErrorCode::NotFound, "no call with this request id is known")
@@ -65,7 +74,7 @@ pub(super) async fn cancel(
 }
 
 /// A retry names the agent that its first try spoke to: one that started since knows nothing of that try.
-fn meant_for_this_agent(headers: &HeaderMap, agent_id: &str) -> Result<(), GuestError> {
+pub(super) fn meant_for_this_agent(headers: &HeaderMap, agent_id: &str) -> Result<(), GuestError> {
     match headers.get(HEADER_IF_AGENT) {
         Some(wanted) if wanted.as_bytes() != agent_id.as_bytes() => {
             Err(GuestError::new(ErrorCode::Conflict, "the agent that the first try spoke to is gone; nothing was run")

@@ -5,6 +5,7 @@
 
 mod account;
 mod admit;
+mod attach;
 mod bind;
 pub mod calls;
 mod config;
@@ -17,6 +18,7 @@ mod gates;
 mod health;
 mod hosts;
 mod ids;
+mod in_process;
 mod log;
 mod network;
 mod pid_file;
@@ -42,11 +44,12 @@ pub use config::{Config, Deadlines};
 pub use error::GuestError;
 pub use events::{LogTap, Settings as EventSettings};
 pub use hosts::{HostName, MalformedHost, MalformedOrigin, Origin};
+pub use in_process::InProcessAgent;
 pub use log::{LogFormat, LogGuard, start_log};
 pub use network::{MalformedNetwork, Network};
 pub use pid_file::{PidFile, PidFileError};
 pub use server::serve;
 pub use signals::{Signal, Signals};
-pub use sys::{default_runs_dir, default_token_file, drain_loop};
+pub use sys::{default_runs_dir, default_token_file, drain_loop, hold_loop};
 
 use ids::random_hex;

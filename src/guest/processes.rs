@@ -10,7 +10,7 @@ use axum::{
         rejection::{PathRejection, QueryRejection},
     },
     http::{HeaderMap, StatusCode},
-    response::{IntoResponse, Response},
+    response::Response,
 };
 use http_body_util::BodyExt as _;
 use serde::Deserialize;
@@ -89,12 +89,6 @@ pub(super) async fn output(
     let reader = joined.reader(query.offset)?;
     let form = streams::wanted(&headers).unwrap_or(Form::Frames);
     let keep_alive = state.calls().settings().stream_keep_alive;
-    if let (Form::Events, true) = (form, query.follow)
-        && let Err(refused) = joined.started().await
-        && refused.status() != StatusCode::OK
-    {
-        return Ok(refused.into_response());
-    }
     Ok(streams::answer(joined, reader, Manner { form, follow: query.follow, keep_alive }))
 }
 
@@ -115,6 +109,8 @@ pub(super) async fn write_stdin(
     let (joined, query) = (state.calls().find(&named(id)?)?, asked(query)?);
     started(&joined).await?;
     let input = joined.input()?;
+    // who writes for as long as the program does not read is not who waits for its output
+    drop(joined);
     let stall = state.config().deadlines.body_stall;
     let mut accepted_bytes: u64 = 0;
     loop {
@@ -138,7 +134,7 @@ pub(super) async fn write_stdin(
             return Err(GuestError::new(ErrorCode::Conflict, detail).closing());
         }
     }
-    if !input.is_open() {
+    if accepted_bytes == 0 && !input.is_open() {
         return Err(GuestError::new(
             ErrorCode::Conflict,
             "the program's stdin is closed; 0 bytes of the body went to it",
@@ -194,10 +190,10 @@ async fn started(joined: &Joined) -> Result<(), GuestError> {
     })
 }
 
-fn named(id: Result<Path<String>, PathRejection>) -> Result<String, GuestError> {
+pub(super) fn named(id: Result<Path<String>, PathRejection>) -> Result<String, GuestError> {
     id.map(|Path(id)| id).map_err(|error| GuestError::new(ErrorCode::BadRequest, error.body_text()))
 }
 
-fn asked<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, GuestError> {
+pub(super) fn asked<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, GuestError> {
     query.map(|Query(query)| query).map_err(|error| GuestError::new(ErrorCode::BadRequest, error.body_text()))
 }

@@ -12,10 +12,12 @@ use axum::{
 };
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::{GuestError, admit, events, exec, health, processes, sessions, stamp, state::AppState, system, whoami};
+use super::{
+    GuestError, admit, attach, events, exec, health, processes, sessions, stamp, state::AppState, system, whoami,
+};
 use crate::protocol::{
-    ErrorCode, PATH_EVENTS, PATH_EXEC, PATH_HEALTH, PATH_PROCESSES, PATH_SESSIONS, PATH_SYSTEM_PROCESSES,
-    PATH_SYSTEM_SOCKETS, PATH_WHOAMI,
+    ErrorCode, PATH_EVENTS, PATH_EXEC, PATH_EXEC_ATTACH, PATH_HEALTH, PATH_PROCESSES, PATH_SESSIONS,
+    PATH_SYSTEM_PROCESSES, PATH_SYSTEM_SOCKETS, PATH_WHOAMI,
 };
 
 /// What a caller with a token is told about paths.
@@ -28,7 +30,12 @@ pub(super) fn router(state: AppState) -> Router {
     let routes = Router::new()
         .route(PATH_HEALTH, get(health::get.layer(from_fn(admit::understood))))
         .route(PATH_WHOAMI, get(whoami::get.layer(from_fn(admit::understood))))
-        .route(PATH_EXEC, post(exec::run.layer(ready).layer(from_fn(admit::understood))))
+        .route(PATH_EXEC, post(exec::run.layer(ready.clone()).layer(from_fn(admit::understood))))
+        .route(
+            PATH_EXEC_ATTACH,
+            get(attach::exec.layer(ready).layer(from_fn(admit::understood)))
+                .delete(exec::cancel_attach.layer(from_fn(admit::understood))),
+        )
         .route("/exec/{request_id}", delete(exec::cancel.layer(from_fn(admit::understood))))
         .route(PATH_PROCESSES, get(processes::list.layer(from_fn(admit::understood))))
         .route(
@@ -36,6 +43,7 @@ pub(super) fn router(state: AppState) -> Router {
             get(processes::get.layer(from_fn(admit::understood)))
                 .delete(processes::end.layer(from_fn(admit::understood))),
         )
+        .route("/processes/{process_id}/attach", get(attach::process.layer(from_fn(admit::understood))))
         .route("/processes/{process_id}/output", get(processes::output.layer(from_fn(admit::understood))))
         .route(
             "/processes/{process_id}/stdin",

@@ -48,6 +48,12 @@ pub(super) async fn look(address: SocketAddr) -> Occupant {
     }
 }
 
+/// Whether an agent answers there that serves calls.
+pub(super) async fn is_ready(address: SocketAddr) -> bool {
+    let answer = async { health(TcpStream::connect(address).await.ok()?, address.port()).await };
+    matches!(tokio::time::timeout(PATIENCE, answer).await, Ok(Some((StatusCode::OK, Health { ok: true, .. }))))
+}
+
 async fn ask(address: SocketAddr) -> Occupant {
     let Ok(stream) = TcpStream::connect(address).await else { return Occupant::Nobody };
     let Some((status, health)) = health(stream, address.port()).await else { return Occupant::Foreign };

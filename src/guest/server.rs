@@ -11,7 +11,6 @@ use std::{future::Future, io, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use axum::Router;
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore, watch},
@@ -108,6 +107,9 @@ pub async fn serve(
     }
     bus.close();
     stop.send_replace(true);
+    if !state.attachments().end(FAREWELL).await {
+        tracing::info!("ending with attached clients that have not taken their last words");
+    }
     while accepting.join_next().await.is_some() {}
     tracing::info!("stopped");
     Ok(())
@@ -163,7 +165,6 @@ async fn accept(
     doors: Doors,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let graceful = GracefulShutdown::new();
     let agent_id: Arc<str> = state.agent_id().into();
     let mut connections = JoinSet::new();
     let mut failing = false;
@@ -194,14 +195,13 @@ async fn accept(
         let let_in = state.config().allow_peers.iter().any(|network| network.contains(address.ip()));
         let Some((standing, place)) = doors.place(let_in) else { continue };
         let (router, deadlines) = (router.clone(), state.config().deadlines.clone());
-        let (agent_id, watcher) = (Arc::clone(&agent_id), graceful.watcher());
-        connections.spawn(async move {
-            converse(stream, Peer { address, standing }, router, deadlines, agent_id, watcher).await;
-            drop(place);
-        });
+        let (agent_id, stopping) = (Arc::clone(&agent_id), stopping.clone());
+        let peer = Peer { address, standing };
+        connections.spawn(converse(stream, place, peer, router, deadlines, agent_id, stopping));
     }
     drop(listener);
-    if tokio::time::timeout(FAREWELL, graceful.shutdown()).await.is_err() {
+    let all_ended = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(FAREWELL, all_ended).await.is_err() {
         tracing::info!(open = connections.len(), "ending with callers that have not taken their answers");
     }
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use tokio::sync::watch;
 
-use super::{Config, account::Account, calls, events, gates::Gates, random_hex, system::System};
+use super::{Config, account::Account, attach::Attachments, calls, events, gates::Gates, random_hex, system::System};
 use crate::{protocol::Stage, token::Token};
 
 /// The agent's state; a clone is another handle to the same.
@@ -17,6 +17,7 @@ struct Shared {
     identity: Identity,
     account: Account,
     calls: Arc<calls::Calls>,
+    attachments: Attachments,
     token: watch::Receiver<Option<Token>>,
     gates: watch::Receiver<Gates>,
     draining: watch::Sender<bool>,
@@ -59,8 +60,17 @@ impl AppState {
     ) -> Self {
         let account = super::sys::account();
         let draining = watch::Sender::new(false);
-        let system = System::default();
-        Self(Arc::new(Shared { config, identity, account, calls, token, gates, draining, system }))
+        Self(Arc::new(Shared {
+            config,
+            identity,
+            account,
+            calls,
+            attachments: Attachments::new(),
+            token,
+            gates,
+            draining,
+            system: System::default(),
+        }))
     }
 
     /// What runs and waits.
@@ -71,6 +81,11 @@ impl AppState {
     /// What it tells of itself.
     pub(super) fn events(&self) -> &Arc<events::Bus> {
         self.0.calls.events()
+    }
+
+    /// The clients that are attached to calls.
+    pub(super) fn attachments(&self) -> &Attachments {
+        &self.0.attachments
     }
 
     /// New at each start of the agent.

@@ -19,6 +19,9 @@ use crate::protocol::{
     FrameKind, HEADER_PROCESS_ID, MEDIA_EVENTS, MEDIA_MULTIPLEXED, Running, Started, frame_header, stream_event,
 };
 
+/// A comment among events.
+const ALIVE: &[u8] = b": alive\n\n";
+
 /// In which form the caller wants a stream of output, by its `Accept` headers; `None` where it wants JSON.
 ///
 /// Of several forms the one with the highest weight wins, and JSON where none is named.
@@ -86,16 +89,23 @@ impl Sending {
     async fn next(&mut self) -> (Bytes, bool) {
         let events = self.manner.form == Form::Events;
         if events && !self.begun {
-            self.begun = true;
-            if let Ok(start) = self.joined.started().await {
-                let started = Started { process_id: self.joined.process_id().to_owned(), pid: start.pid };
-                return (event(stream_event::STARTED, &json(&started)), false);
+            // a call that is queued starts later, or never
+            let limit = if self.manner.follow { self.manner.keep_alive } else { Duration::ZERO };
+            match tokio::time::timeout(limit, self.joined.started()).await {
+                Ok(Ok(start)) => {
+                    self.begun = true;
+                    let started = Started { process_id: self.joined.process_id().to_owned(), pid: start.pid };
+                    return (event(stream_event::STARTED, &json(&started)), false);
+                }
+                Ok(Err(_)) => self.begun = true,
+                Err(_) if self.manner.follow => return (Bytes::from_static(ALIVE), false),
+                Err(_) => {}
             }
         }
         let chunk = if self.manner.follow {
             match tokio::time::timeout(self.manner.keep_alive, self.reader.next()).await {
                 Ok(chunk) => chunk,
-                Err(_) if events => return (Bytes::from_static(b": alive\n\n"), false),
+                Err(_) if events => return (Bytes::from_static(ALIVE), false),
                 Err(_) => return (frame(FrameKind::Stdout, b""), false),
             }
         } else {

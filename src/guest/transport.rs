@@ -1,12 +1,14 @@
 //! The socket under a connection, with what the HTTP library leaves open.
 //!
-//! - A caller that takes nothing of its answer is given up after a while.
+//! - A caller that takes nothing of its answer is given up after a while; not so where the answer is a stream whose
+//!   reader may stand still, nor on a connection that was upgraded.
 //! - An answer that goes out before the caller has sent its whole request would be lost to it: closing a socket with
 //!   unread data in it resets the connection. So the rest is read and dropped for a while, after our side is closed.
 //! - What the library refuses by itself (text that is not HTTP, headers beyond its limits) gets the protocol's form.
 //!
 //! Implementation note: the library's own refusal is known by its place, not by its looks. [`Phase`] tells whether an
-//! answer of ours is on its way; bytes that are written while none is are the library's.
+//! answer of ours is on its way; bytes that are written while none is are the library's. After an upgrade there is
+//! no library left to refuse anything.
 
 use std::{
     io,
@@ -21,9 +23,10 @@ use std::{
 
 use axum::body::Bytes;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf},
     net::TcpStream,
-    time::{Sleep, sleep},
+    sync::OwnedSemaphorePermit,
+    time::{Sleep, sleep, timeout},
 };
 
 use super::Deadlines;
@@ -40,6 +43,10 @@ pub(super) struct Phase {
     answering: AtomicBool,
     /// A request was answered before its body had been read.
     unread: AtomicBool,
+    /// The answer on its way is one that the caller may leave standing.
+    patient: AtomicBool,
+    /// HTTP is over: the bytes are those of another protocol.
+    upgraded: AtomicBool,
 }
 
 /// Held from a request's arrival to the end of its answer's body.
@@ -50,7 +57,26 @@ impl Phase {
     pub(super) fn enter(self: &Arc<Self>) -> Active {
         self.active.fetch_add(1, Ordering::AcqRel);
         self.answering.store(true, Ordering::Release);
+        self.patient.store(false, Ordering::Release);
         Active(Arc::clone(self))
+    }
+
+    /// The answer to the request is a stream that its reader may leave standing.
+    pub(super) fn answered_in_its_time(&self) {
+        self.patient.store(true, Ordering::Release);
+    }
+
+    /// The answer to the request is the last of HTTP.
+    pub(super) fn upgraded(&self) {
+        self.upgraded.store(true, Ordering::Release);
+    }
+
+    fn is_upgraded(&self) -> bool {
+        self.upgraded.load(Ordering::Acquire)
+    }
+
+    fn is_patient(&self) -> bool {
+        self.patient.load(Ordering::Acquire) || self.is_upgraded()
     }
 
     pub(super) fn left_unread(&self) {
@@ -70,9 +96,10 @@ impl Drop for Active {
     }
 }
 
-/// A socket with patience.
+/// A socket with patience. It keeps its place among the connections, also as an upgraded one.
 pub(super) struct Transport<R> {
     stream: TcpStream,
+    place: Option<OwnedSemaphorePermit>,
     phase: Arc<Phase>,
     write_stall: Duration,
     linger: Duration,
@@ -85,9 +112,16 @@ pub(super) struct Transport<R> {
 }
 
 impl<R: Fn(&[u8]) -> Bytes + Unpin> Transport<R> {
-    pub(super) fn new(stream: TcpStream, phase: Arc<Phase>, deadlines: &Deadlines, refusal: R) -> Self {
+    pub(super) fn new(
+        stream: TcpStream,
+        place: OwnedSemaphorePermit,
+        phase: Arc<Phase>,
+        deadlines: &Deadlines,
+        refusal: R,
+    ) -> Self {
         Self {
             stream,
+            place: Some(place),
             phase,
             write_stall: deadlines.write_stall,
             linger: deadlines.linger,
@@ -100,7 +134,8 @@ impl<R: Fn(&[u8]) -> Bytes + Unpin> Transport<R> {
 
     /// Whether these bytes are the library's own refusal, whose place ours is to take.
     fn is_refusal(&self, bytes: &[u8]) -> bool {
-        self.refusing.is_some() || (!self.phase.answering.load(Ordering::Acquire) && bytes.starts_with(b"HTTP/1.1 4"))
+        let ours = self.phase.answering.load(Ordering::Acquire) || self.phase.is_upgraded();
+        self.refusing.is_some() || (!ours && bytes.starts_with(b"HTTP/1.1 4"))
     }
 
     /// Writes our refusal; when it is out, the library's counts as written.
@@ -121,7 +156,13 @@ impl<R: Fn(&[u8]) -> Bytes + Unpin> Transport<R> {
     }
 
     /// After a write that could not go on: pending, until the caller has been given time enough.
+    ///
+    /// Where it may take for ever, a caller that is dead is found by the socket itself.
     fn poll_patience(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.phase.is_patient() {
+            self.stalled = None;
+            return Poll::Pending;
+        }
         let limit = self.write_stall;
         ready!(self.stalled.get_or_insert_with(|| Box::pin(sleep(limit))).as_mut().poll(cx));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the caller does not take its answer")))
@@ -194,5 +235,134 @@ impl<R: Fn(&[u8]) -> Bytes + Unpin> AsyncWrite for Transport<R> {
             }
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+/// An upgraded connection ends by being dropped, and nobody shuts it down before: what the other side still sends
+/// would reset it, and our last words would be lost.
+impl<R> Drop for Transport<R> {
+    fn drop(&mut self) {
+        if !self.phase.is_upgraded() {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        // the stream itself cannot be moved out of here; another handle to the socket outlives it
+        let Ok(socket) = super::sys::another_handle(&self.stream) else { return };
+        let (place, limit) = (self.place.take(), self.linger);
+        runtime.spawn(async move {
+            drop(timeout(limit, linger(socket)).await);
+            drop(place);
+        });
+    }
+}
+
+/// Ends our side, and reads and drops what still comes.
+async fn linger(socket: std::net::TcpStream) -> io::Result<()> {
+    let mut stream = TcpStream::from_std(socket)?;
+    stream.shutdown().await?;
+    let mut scratch = vec![0; 16 * 1024];
+    let mut dropped = 0;
+    while dropped < MAX_DROPPED {
+        match stream.read(&mut scratch).await? {
+            0 => break,
+            count => dropped += count,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{net::TcpListener, sync::Semaphore};
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+    const OURS: &[u8] = b"HTTP/1.1 400 in our own words";
+    const THEIRS: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+
+    /// A transport whose writes stall after 100 ms, and its caller.
+    async fn pair(phase: &Arc<Phase>) -> (Transport<fn(&[u8]) -> Bytes>, TcpStream) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let caller = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        let place = Arc::new(Semaphore::new(1)).acquire_owned().await.unwrap();
+        let deadlines = Deadlines { write_stall: Duration::from_millis(100), ..Deadlines::DEFAULT };
+        let refusal: fn(&[u8]) -> Bytes = |_| Bytes::from_static(OURS);
+        (Transport::new(stream, place, Arc::clone(phase), &deadlines, refusal), caller)
+    }
+
+    async fn said_to(mut caller: TcpStream) -> Vec<u8> {
+        let mut said = Vec::new();
+        timeout(PATIENCE, caller.read_to_end(&mut said)).await.expect("an end").unwrap();
+        said
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_the_librarys_only_where_nothing_of_ours_is_on_its_way() {
+        for (what, wanted) in [("nothing", OURS), ("an answer", THEIRS), ("an upgrade", THEIRS)] {
+            let phase = Arc::new(Phase::default());
+            let _active = (what == "an answer").then(|| phase.enter());
+            if what == "an upgrade" {
+                drop(phase.enter());
+                phase.upgraded();
+            }
+            let (mut transport, caller) = pair(&phase).await;
+            if what == "an upgrade" {
+                transport.flush().await.unwrap(); // the head of the upgrade is out
+            }
+            transport.write_all(THEIRS).await.unwrap();
+            drop(transport);
+            assert_eq!(said_to(caller).await, wanted, "{what}");
+        }
+    }
+
+    /// More than the two sockets hold between them.
+    const MUCH: usize = 32 * 1024 * 1024;
+
+    #[tokio::test]
+    async fn an_answer_that_is_not_taken_ends_the_connection() {
+        let phase = Arc::new(Phase::default());
+        let (mut transport, _caller) = pair(&phase).await;
+        let _before = phase.enter();
+        phase.answered_in_its_time();
+        let _active = phase.enter(); // patience was the last answer's
+        let written = timeout(PATIENCE, transport.write_all(&vec![0; MUCH])).await.expect("it is given up");
+        assert_eq!(written.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_stream_and_an_upgraded_connection_may_stand_still() {
+        for upgraded in [false, true] {
+            let phase = Arc::new(Phase::default());
+            let (mut transport, mut caller) = pair(&phase).await;
+            let _active = phase.enter();
+            if upgraded {
+                phase.upgraded();
+            } else {
+                phase.answered_in_its_time();
+            }
+            let much = vec![7; MUCH];
+            let writing = tokio::spawn(async move { transport.write_all(&much).await.map(|()| transport) });
+            sleep(Duration::from_millis(400)).await; // four times what others are given
+            assert!(!writing.is_finished(), "it waits");
+            let mut taken = vec![0; MUCH];
+            timeout(PATIENCE, caller.read_exact(&mut taken)).await.expect("it goes on").unwrap();
+            assert!(taken.iter().all(|byte| *byte == 7));
+            writing.await.unwrap().unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn the_last_words_of_an_upgraded_connection_reach_a_peer_that_still_sends() {
+        let phase = Arc::new(Phase::default());
+        phase.upgraded();
+        let (mut transport, mut caller) = pair(&phase).await;
+        caller.write_all(&vec![1; 64 * 1024]).await.unwrap(); // lies in the socket, unread
+        transport.write_all(b"farewell").await.unwrap();
+        drop(transport);
+        sleep(Duration::from_millis(50)).await; // a reset would be there by now
+        caller.write_all(&vec![1; 64 * 1024]).await.unwrap();
+        assert_eq!(said_to(caller).await, b"farewell");
     }
 }

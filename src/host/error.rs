@@ -47,6 +47,12 @@ pub enum ErrorKind {
     Rejected,
     /// The agent could not start the program.
     SpawnFailed,
+    /// The call was ended by somebody before it had ended itself.
+    Cancelled,
+    /// The agent knows no such process or session.
+    NotFound,
+    /// The agent cannot do this.
+    Unsupported,
     /// A wait reached its time-out.
     WaitTimedOut,
     /// There is no container, or it is gone.
@@ -83,6 +89,9 @@ impl ErrorKind {
             Self::AgentStopping => "agent_stopping",
             Self::Rejected => "rejected",
             Self::SpawnFailed => "spawn_failed",
+            Self::Cancelled => "cancelled",
+            Self::NotFound => "not_found",
+            Self::Unsupported => "unsupported",
             Self::WaitTimedOut => "wait_timed_out",
             Self::NoContainer => "no_container",
             Self::NoPod => "no_pod",

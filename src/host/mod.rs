@@ -15,11 +15,12 @@ mod readiness;
 pub mod setup;
 mod state;
 mod status;
+pub mod terminal;
 mod watch;
 
 pub use client::{
-    AgentClient, AgentEvent, ClientSettings, EventItem, EventStream, EventsPatience, EventsRequest, ExecOutcome,
-    RequestId, Seen,
+    AgentClient, AgentEvent, AttachEvent, Attached, AttachedInput, AttachedOutput, ClientSettings, EventItem,
+    EventStream, EventsPatience, EventsRequest, ExecEvent, ExecOutcome, ExecStream, Job, RequestId, Seen,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use events::{EventSource, POD_CONNECTED, POD_DISCONNECTED, POD_STATE, PodEvent, PodEvents};

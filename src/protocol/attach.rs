@@ -96,3 +96,36 @@ pub struct AttachControl {
     #[serde(default)]
     pub detach: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::ErrorCode;
+
+    #[test]
+    fn every_status_is_read_as_what_it_was() {
+        for status in [
+            AttachStatus::Result(Box::default()),
+            AttachStatus::Result(Box::new(ExecResult { rc: 3, process_id: "p-1".into(), ..ExecResult::default() })),
+            AttachStatus::Error(Box::new(ErrorBody {
+                process_id: Some("p-1".into()),
+                ..ErrorBody::new(ErrorCode::Cancelled)
+            })),
+            AttachStatus::Started(Started { process_id: "p-1".into(), pid: 7 }),
+            AttachStatus::Gap { gap: Gap { from: 1, to: 2 } },
+            AttachStatus::Detached { detached: true, offset: 9 },
+        ] {
+            let text = serde_json::to_string(&status).unwrap();
+            assert_eq!(serde_json::from_str::<AttachStatus>(&text).unwrap(), status, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_request_has_the_calls_fields_beside_the_terminal() {
+        let request: AttachRequest =
+            serde_json::from_str(r#"{"argv":["a"],"timeout_sec":0,"pty":{"rows":5},"later":1}"#).unwrap();
+        assert_eq!(request.exec.argv, Some(vec!["a".to_owned()]));
+        assert_eq!(request.pty, Some(Pty { rows: 5, ..Pty::default() }));
+        assert_eq!(serde_json::from_str::<AttachRequest>(r#"{"argv":["a"]}"#).unwrap().pty, None);
+    }
+}

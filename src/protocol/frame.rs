@@ -93,6 +93,14 @@ impl fmt::Display for FrameError {
 
 impl Error for FrameError {}
 
+/// What a header says: whose payload follows, and how long it is.
+fn read_header(header: [u8; FRAME_HEADER]) -> Result<(FrameKind, usize), FrameError> {
+    let [number, 0, 0, 0, a, b, c, d] = header else { return Err(FrameError::NotAHeader(header)) };
+    let Some(kind) = FrameKind::of(number) else { return Err(FrameError::NotAHeader(header)) };
+    let len = u32::from_be_bytes([a, b, c, d]) as usize;
+    if len > MAX_FRAME { Err(FrameError::TooLarge(len)) } else { Ok((kind, len)) }
+}
+
 /// Puts frames together from whatever pieces the bytes come in.
 #[derive(Debug, Default)]
 pub struct FrameDecoder {
@@ -121,12 +129,7 @@ impl FrameDecoder {
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let rest = &self.buffer[self.used..];
         let Some(header) = rest.first_chunk::<FRAME_HEADER>() else { return Ok(None) };
-        let [number, 0, 0, 0, a, b, c, d] = *header else { return Err(FrameError::NotAHeader(*header)) };
-        let Some(kind) = FrameKind::of(number) else { return Err(FrameError::NotAHeader(*header)) };
-        let len = u32::from_be_bytes([a, b, c, d]) as usize;
-        if len > MAX_FRAME {
-            return Err(FrameError::TooLarge(len));
-        }
+        let (kind, len) = read_header(*header)?;
         let Some(payload) = rest.get(FRAME_HEADER..FRAME_HEADER + len) else { return Ok(None) };
         let frame = Frame { kind, payload: payload.to_vec() };
         self.used += FRAME_HEADER + len;
@@ -139,6 +142,79 @@ impl FrameDecoder {
     }
 }
 
+/// A part of a frame's payload, or the whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FramePart<'a> {
+    /// Bytes of standard output; none where the agent only says that it is alive.
+    Stdout(&'a [u8]),
+    /// Bytes of standard error.
+    Stderr(&'a [u8]),
+    /// The whole payload of the last frame.
+    End(Vec<u8>),
+    /// The whole payload of a frame about output that is gone.
+    Gap(Vec<u8>),
+}
+
+/// Takes frames apart as their bytes come: output is handed out at once and without a copy, before its frame is whole;
+/// only the short frames of JSON are put together.
+#[derive(Debug, Default)]
+pub struct FrameParts {
+    header: [u8; FRAME_HEADER],
+    /// Bytes of `header` that are there.
+    headed: usize,
+    /// The frame that has begun, and the bytes of its payload that are still to come.
+    open: Option<(FrameKind, usize)>,
+    json: Vec<u8>,
+}
+
+impl FrameParts {
+    /// The next part, taken off the front of `input`; `None` once all of it has been taken in.
+    ///
+    /// # Errors
+    /// When the bytes are no frame; nothing after them can be read either.
+    pub fn next_part<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<FramePart<'a>>, FrameError> {
+        let (kind, left) = if let Some(open) = self.open {
+            open
+        } else {
+            let wanted = (FRAME_HEADER - self.headed).min(input.len());
+            self.header[self.headed..self.headed + wanted].copy_from_slice(take(input, wanted));
+            self.headed += wanted;
+            if self.headed < FRAME_HEADER {
+                return Ok(None);
+            }
+            self.headed = 0;
+            *self.open.insert(read_header(self.header)?)
+        };
+        let part = take(input, left.min(input.len()));
+        let left = left - part.len();
+        if left > 0 && part.is_empty() {
+            return Ok(None);
+        }
+        self.open = (left > 0).then_some((kind, left));
+        match kind {
+            FrameKind::Stdout => return Ok(Some(FramePart::Stdout(part))),
+            FrameKind::Stderr => return Ok(Some(FramePart::Stderr(part))),
+            FrameKind::End | FrameKind::Gap => self.json.extend_from_slice(part),
+        }
+        if left > 0 {
+            return Ok(None);
+        }
+        let json = std::mem::take(&mut self.json);
+        Ok(Some(if kind == FrameKind::End { FramePart::End(json) } else { FramePart::Gap(json) }))
+    }
+
+    /// Whether a frame has begun and not ended: where the bytes end here, they were cut.
+    pub const fn is_midway(&self) -> bool {
+        self.headed > 0 || self.open.is_some()
+    }
+}
+
+fn take<'a>(input: &mut &'a [u8], count: usize) -> &'a [u8] {
+    let (taken, rest) = input.split_at(count);
+    *input = rest;
+    taken
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -147,6 +223,29 @@ mod tests {
 
     fn kinds() -> impl Strategy<Value = FrameKind> {
         prop_oneof![Just(FrameKind::Stdout), Just(FrameKind::Stderr), Just(FrameKind::End), Just(FrameKind::Gap)]
+    }
+
+    fn part_of(part: FramePart<'_>) -> (FrameKind, Vec<u8>) {
+        match part {
+            FramePart::Stdout(bytes) => (FrameKind::Stdout, bytes.to_vec()),
+            FramePart::Stderr(bytes) => (FrameKind::Stderr, bytes.to_vec()),
+            FramePart::End(bytes) => (FrameKind::End, bytes),
+            FramePart::Gap(bytes) => (FrameKind::Gap, bytes),
+        }
+    }
+
+    /// With neighbours of the same output put together: how it is cut has no meaning, but for JSON.
+    fn runs(parts: Vec<(FrameKind, Vec<u8>)>) -> Vec<(FrameKind, Vec<u8>)> {
+        let mut runs: Vec<(FrameKind, Vec<u8>)> = Vec::new();
+        for (kind, bytes) in parts {
+            match runs.last_mut() {
+                Some((last, all)) if *last == kind && matches!(kind, FrameKind::Stdout | FrameKind::Stderr) => {
+                    all.extend_from_slice(&bytes);
+                }
+                _ => runs.push((kind, bytes)),
+            }
+        }
+        runs
     }
 
     proptest! {
@@ -162,16 +261,32 @@ mod tests {
             }
             let (mut decoder, mut got) = (FrameDecoder::default(), Vec::new());
             let (mut rest, mut cuts) = (&wire[..], cuts.iter().cycle());
+            let (mut parts, mut joined) = (FrameParts::default(), Vec::new());
             while !rest.is_empty() {
-                let (piece, after) = rest.split_at((*cuts.next().unwrap()).min(rest.len()));
+                let (mut piece, after) = rest.split_at((*cuts.next().unwrap()).min(rest.len()));
                 decoder.push(piece);
                 while let Some(frame) = decoder.next_frame().unwrap() {
                     got.push((frame.kind, frame.payload));
                 }
+                while let Some(part) = parts.next_part(&mut piece).unwrap() {
+                    joined.push(part_of(part));
+                }
+                prop_assert!(piece.is_empty());
+                prop_assert_eq!(parts.is_midway(), decoder.is_midway());
                 rest = after;
             }
             prop_assert!(!decoder.is_midway());
+            prop_assert_eq!(runs(joined), runs(frames.clone()));
             prop_assert_eq!(got, frames);
+        }
+
+        #[test]
+        fn both_decoders_refuse_the_same(bytes in prop::collection::vec(prop_oneof![Just(0), Just(1), any::<u8>()], 0..64)) {
+            let (mut decoder, mut parts, mut rest) = (FrameDecoder::default(), FrameParts::default(), &bytes[..]);
+            decoder.push(&bytes);
+            let whole = loop { match decoder.next_frame() { Ok(Some(_)) => {} Ok(None) => break None, Err(error) => break Some(error) } };
+            let taken = loop { match parts.next_part(&mut rest) { Ok(Some(_)) => {} Ok(None) => break None, Err(error) => break Some(error) } };
+            prop_assert_eq!(whole, taken);
         }
 
         #[test]

@@ -15,8 +15,6 @@ mod exec;
 mod frame;
 mod health;
 mod openapi;
-mod openapi_events;
-mod openapi_system;
 mod process;
 mod sse;
 mod stream;
@@ -35,7 +33,8 @@ pub use event::{
 };
 pub use exec::{ExecRequest, ExecResult, Shell, TimeoutSec};
 pub use frame::{
-    FRAME_HEADER, Frame, FrameDecoder, FrameError, FrameKind, MAX_FRAME, MEDIA_EVENTS, MEDIA_MULTIPLEXED, frame_header,
+    FRAME_HEADER, Frame, FrameDecoder, FrameError, FrameKind, FramePart, FrameParts, MAX_FRAME, MEDIA_EVENTS,
+    MEDIA_MULTIPLEXED, frame_header,
 };
 pub use health::{Health, Stage};
 pub use openapi::openapi;

@@ -51,7 +51,7 @@ pub struct ProcessInfo {
     /// The program's number in the guest, once it has been started.
     #[serde(default)]
     pub pid: Option<u32>,
-    /// The program and its arguments, where it is no script.
+    /// The program and its arguments, where it is no script; of very long ones the first 16 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub argv: Option<Vec<String>>,
     /// SHA-256 of the script in hex, where it is one: scripts may hold secrets.
@@ -63,6 +63,9 @@ pub struct ProcessInfo {
     /// Whether it has a terminal.
     #[serde(default)]
     pub pty: bool,
+    /// Whether it runs and what it reads can be written to: `POST /processes/{id}/stdin`, or attached.
+    #[serde(default)]
+    pub stdin_open: bool,
     /// The id of the request that made it.
     pub request_id: String,
     /// When the request came, RFC 3339.

@@ -7,12 +7,15 @@ use std::{
     time::Duration,
 };
 
+use podlink::protocol::MEDIA_MULTIPLEXED;
 use serde_json::Value;
 
 use super::{
     Port,
     http::{Answer, Http, Pending, request},
-    schema, wait_for,
+    schema,
+    stream::Stream,
+    wait_for,
 };
 
 /// A running `podlink agent serve`; killed when dropped.
@@ -125,6 +128,67 @@ impl Agent {
         self.call("POST", path, &all, body.to_string().as_bytes())
     }
 
+    /// `POST /exec` whose answer is to come in this form.
+    pub fn begin_stream(&self, accept: &str, body: &Value, headers: &[(&str, &str)]) -> Pending {
+        let mut all = vec![("accept", accept)];
+        all.extend(headers);
+        self.begin_post("/exec", body, &all)
+    }
+
+    /// `POST /exec`, streamed in frames.
+    #[track_caller]
+    pub fn stream(&self, body: &Value) -> Stream {
+        Stream::of(self.begin_stream(MEDIA_MULTIPLEXED, body, &[]))
+    }
+
+    /// `GET /processes/{id}/output` with this query.
+    #[track_caller]
+    pub fn output(&self, process_id: &str, query: &str) -> Stream {
+        let path = format!("/processes/{process_id}/output?{query}");
+        let mut stream = Stream::of(self.call("GET", &path, &[], b""));
+        let offset = query.split('&').find_map(|part| part.strip_prefix("offset="));
+        stream.offset = match offset {
+            Some(offset) => offset.parse().unwrap(),
+            None => self.info(process_id)["output_from"].as_u64().unwrap(),
+        };
+        stream
+    }
+
+    /// A detached call, once its program runs: the agent's name for it.
+    #[track_caller]
+    pub fn spawn(&self, body: &Value) -> String {
+        let mut body = body.clone();
+        body["detach"] = true.into();
+        let answer = self.post("/exec", &body);
+        assert_eq!(answer.status, 202, "{answer:?}");
+        answer.json["process_id"].as_str().unwrap().to_owned()
+    }
+
+    /// `GET /processes/{id}`.
+    #[track_caller]
+    pub fn info(&self, process_id: &str) -> Value {
+        let answer = self.get(&format!("/processes/{process_id}"));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json
+    }
+
+    /// Waits for the end of a call, and says what is known of it then.
+    #[track_caller]
+    pub fn ended(&self, process_id: &str) -> Value {
+        let mut info = Value::Null;
+        wait_for("the call to end", Duration::from_secs(30), || {
+            info = self.info(process_id);
+            info["state"] == "exited"
+        });
+        info
+    }
+
+    /// Bytes to the stdin of a call.
+    pub fn write_stdin(&self, process_id: &str, query: &str, bytes: &[u8]) -> Answer {
+        let path = format!("/processes/{process_id}/stdin{query}");
+        as_documented(&path, self.call("POST", &path, &[], bytes).answer())
+    }
+
     /// An authorized request.
     pub fn call(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Pending {
         let bearer = self.bearer();
@@ -200,8 +264,17 @@ impl Agent {
 
     /// The most memory that it has ever had.
     pub fn peak_memory_kib(&self) -> u64 {
+        self.memory_kib("VmHWM:")
+    }
+
+    /// The memory that it has now.
+    pub fn resident_kib(&self) -> u64 {
+        self.memory_kib("VmRSS:")
+    }
+
+    fn memory_kib(&self, field: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+        let line = status.lines().find(|line| line.starts_with(field)).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 }
@@ -225,6 +298,17 @@ pub fn as_documented(path: &str, answer: Answer) -> Answer {
         ("/exec", 200) => "ExecResult",
         ("/system/processes", 200) => "SystemProcesses",
         ("/system/sockets", 200) => "SystemSockets",
+        ("/exec", 202) => "Started",
+        (_, 200) => match path.split('?').next().unwrap_or_default().split('/').collect::<Vec<_>>()[..] {
+            ["", "processes"] => "ProcessList",
+            ["", "processes", _] if answer.json.get("survivors").is_some() => "ProcessEnded",
+            ["", "processes", _] => "ProcessInfo",
+            ["", "processes", _, "stdin"] => "StdinAccepted",
+            ["", "processes", _, "signal"] => "Signalled",
+            ["", "sessions"] => "SessionList",
+            ["", "sessions", _] => "SessionEnded",
+            _ => panic!("{path} answered {answer:?}, of which nothing is documented"),
+        },
         _ => "ErrorBody",
     };
     schema::check(name, &answer.json);

@@ -56,6 +56,21 @@ pub fn http(status: u16, headers: &str, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status} Fake\r\n{headers}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
 
+/// The head of a streamed answer, and frames; each a stream's number and its bytes.
+pub fn frames(process_id: &str, frames: &[(u8, &[u8])]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (stream, bytes) in frames {
+        let [a, b, c, d] = u32::try_from(bytes.len()).unwrap().to_be_bytes();
+        body.extend([*stream, 0, 0, 0, a, b, c, d]);
+        body.extend_from_slice(bytes);
+    }
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/vnd.docker.multiplexed-stream\r\nX-Process-Id: {process_id}\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.into_bytes(), body].concat()
+}
+
 /// An agent's health.
 pub fn health(agent_id: &str, stage: &str) -> String {
     let ready = stage == "ready";

@@ -30,7 +30,7 @@ impl Answer {
 
     /// Takes a whole answer apart, head and body.
     #[track_caller]
-    fn parse(bytes: &[u8]) -> Self {
+    pub fn parse(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text}"));
         let head = String::from_utf8_lossy(&bytes[..end]).into_owned();

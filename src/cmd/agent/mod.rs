@@ -1,6 +1,7 @@
 //! `podlink agent …`: what runs in the guest.
 
 mod drain;
+mod hold;
 mod serve;
 
 use clap::{Args, Subcommand};
@@ -22,11 +23,14 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     #[command(hide = true)]
     Drain(drain::DrainArgs),
+    #[command(hide = true)]
+    Hold(hold::HoldArgs),
 }
 
 pub(super) fn run(args: AgentArgs) -> Outcome {
     match args.command {
         Command::Serve(args) => serve::run(*args),
         Command::Drain(args) => drain::run(args),
+        Command::Hold(args) => hold::run(args),
     }
 }

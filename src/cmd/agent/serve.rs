@@ -119,9 +119,17 @@ struct PatienceArgs {
     #[arg(long, value_name = "MS", hide = true)]
     write_stall: Option<u64>,
     #[arg(long, value_name = "MS", hide = true)]
+    attach_deadline: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
+    ping_interval: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
     exec_queue_wait: Option<u64>,
     #[arg(long, value_name = "MS", hide = true)]
     orphan_grace: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
+    session_wait: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
+    stream_keep_alive: Option<u64>,
     #[arg(long, value_name = "N", hide = true)]
     max_connections: Option<usize>,
     #[arg(long, value_name = "MS", hide = true)]
@@ -164,6 +172,8 @@ impl ServeArgs {
                 timeout_cap: Duration::from_secs(self.exec_timeout_cap),
                 kill_grace: Duration::from_millis(self.kill_grace),
                 orphan_grace: or(self.patience.orphan_grace, defaults.exec.orphan_grace),
+                session_wait: or(self.patience.session_wait, defaults.exec.session_wait),
+                stream_keep_alive: or(self.patience.stream_keep_alive, defaults.exec.stream_keep_alive),
                 runs_dir: self.runs_dir.clone().unwrap_or(defaults.exec.runs_dir),
                 use_cgroups: !self.no_cgroups,
                 // what Linux calls it stays right when the file is replaced by a newer version
@@ -177,6 +187,8 @@ impl ServeArgs {
                 body_stall: or(self.patience.body_stall, defaults.deadlines.body_stall),
                 body_total: or(self.patience.body_deadline, defaults.deadlines.body_total),
                 write_stall: or(self.patience.write_stall, defaults.deadlines.write_stall),
+                attach_request: or(self.patience.attach_deadline, defaults.deadlines.attach_request),
+                ping: or(self.patience.ping_interval, defaults.deadlines.ping),
                 ..defaults.deadlines
             },
             events: EventSettings {

@@ -1,18 +1,30 @@
 //! `podlink pod …`: what is done with a pod that `setup` has made.
 
+mod attach;
 mod credentials;
+mod detach_keys;
 mod doctor;
 mod down;
 mod event_line;
 mod events;
 mod exec;
+mod interactive;
+mod job;
+mod kill;
 mod list;
 mod logs;
+mod passing;
 mod pause;
+mod ps;
 mod restart;
+mod sessions;
+mod shell;
 pub(super) mod signal;
 mod status;
+mod table;
+mod top;
 mod up;
+mod wait;
 mod wait_ready;
 
 use super::{Exit, Failure, Outcome, Printer};
@@ -24,6 +36,7 @@ use crate::host::{Error, ErrorKind, Home, Pod, PodName};
 Examples:
   podlink pod up && podlink pod wait-ready
   podlink pod exec 'Get-Date'
+  podlink pod shell
   podlink pod down")]
 pub(super) struct PodArgs {
     #[command(subcommand)]
@@ -34,6 +47,13 @@ pub(super) struct PodArgs {
 enum PodCommand {
     Up(up::UpArgs),
     Exec(exec::ExecArgs),
+    Shell(shell::ShellArgs),
+    Ps(ps::PsArgs),
+    Attach(attach::AttachArgs),
+    Wait(wait::WaitArgs),
+    Kill(kill::KillArgs),
+    Sessions(sessions::SessionsArgs),
+    Top(top::TopArgs),
     WaitReady(wait_ready::WaitReadyArgs),
     Status(status::StatusArgs),
     List(list::ListArgs),
@@ -67,11 +87,16 @@ impl PodArgs {
         match &self.command {
             PodCommand::Up(args) => args.json,
             PodCommand::Exec(args) => args.json,
+            PodCommand::Ps(args) => args.json,
+            PodCommand::Wait(args) => args.json,
+            PodCommand::Kill(args) => args.json,
+            PodCommand::Sessions(args) => args.json,
+            PodCommand::Top(args) => args.json,
             PodCommand::WaitReady(args) => args.json,
             PodCommand::Status(args) => args.json,
             PodCommand::List(args) => args.json,
             PodCommand::Events(args) => args.json,
-            PodCommand::Logs(_) => false,
+            PodCommand::Shell(_) | PodCommand::Attach(_) | PodCommand::Logs(_) => false,
             PodCommand::Credentials(args) => args.json,
             PodCommand::Pause(args) => args.json,
             PodCommand::Resume(args) => args.json,
@@ -87,6 +112,13 @@ pub(super) fn run(args: PodArgs) -> Outcome {
     match args.command {
         PodCommand::Up(args) => up::run(&args, printer),
         PodCommand::Exec(args) => exec::run(args, printer),
+        PodCommand::Shell(args) => shell::run(&args, printer),
+        PodCommand::Ps(args) => ps::run(&args, printer),
+        PodCommand::Attach(args) => attach::run(&args, printer),
+        PodCommand::Wait(args) => wait::run(&args, printer),
+        PodCommand::Kill(args) => kill::run(&args, printer),
+        PodCommand::Sessions(args) => sessions::run(&args, printer),
+        PodCommand::Top(args) => top::run(&args, printer),
         PodCommand::WaitReady(args) => wait_ready::run(&args, printer),
         PodCommand::Status(args) => status::run(&args, printer),
         PodCommand::List(args) => list::run(&args, printer),

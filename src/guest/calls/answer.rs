@@ -54,11 +54,6 @@ impl Finished {
         self.body.len()
     }
 
-    /// Its HTTP status, where it is an answer of its own.
-    pub(in crate::guest) fn status(&self) -> StatusCode {
-        self.status
-    }
-
     /// Its JSON: an [`ExecResult`] or an [`ErrorBody`].
     pub(in crate::guest) fn body(&self) -> &Bytes {
         &self.body

@@ -237,11 +237,6 @@ impl Joined {
             ring.stop_waiting();
         }
     }
-
-    /// Ends it.
-    pub(in crate::guest) fn kill(&self, grace: Option<Duration>) {
-        self.0.kill(Kill::Cancelled, grace);
-    }
 }
 
 impl Drop for Joined {

@@ -37,6 +37,7 @@ impl Call {
             script_sha256: facts.script_sha256.clone(),
             session: facts.session.clone(),
             pty: facts.pty,
+            stdin_open: state == ProcessState::Running && self.live.input().is_some(),
             request_id: facts.request_id.clone(),
             created_at: text(facts.created_at),
             started_at: start.map(|start| text(start.at)),

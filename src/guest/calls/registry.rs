@@ -30,6 +30,9 @@ use crate::protocol::{ErrorCode, ProcessEnded, ProcessInfo, ProcessMode, Session
 /// KiB of scripts and input of all living calls together.
 const MOST_INPUT_KIB: usize = 256 * 1024;
 
+/// Bytes that a kept call takes besides its answer.
+const KEPT_CALL: usize = 2048;
+
 /// How long ending all killed calls may take beyond the grace they get: what killing a tree takes at most.
 const END_DEADLINE: Duration = Duration::from_secs(6);
 
@@ -66,7 +69,7 @@ impl Calls {
         agent_id: String,
         events: Arc<Bus>,
     ) -> anyhow::Result<Arc<Self>> {
-        let trees = TreeHome::detect(&agent_id, settings.use_cgroups);
+        let trees = TreeHome::detect(&agent_id, settings.use_cgroups, settings.drainer.as_deref());
         Runs::sweep(&settings.runs_dir, &trees).await;
         let environs = Environs {
             runs: Runs::open(&settings.runs_dir, &agent_id)?,
@@ -301,7 +304,7 @@ impl Calls {
             ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             "call ended"
         );
-        let (len, tells_something) = (finished.ran.then(|| finished.len()), finished.is_worth_a_record());
+        let (len, tells_something) = (finished.ran.then(|| KEPT_CALL + finished.len()), finished.is_worth_a_record());
         call.events.ended(finished.result());
         call.finish(finished);
         let mut books = self.books();

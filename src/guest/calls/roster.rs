@@ -58,7 +58,7 @@ impl Roster {
     /// Forgets an ended one.
     pub(super) fn forget(&mut self, process_id: &str) {
         if self.calls.get(process_id).is_some_and(|(_, call)| call.outcome().is_some()) {
-            self.calls.remove(process_id);
+            self.remove(process_id);
             self.ended.retain(|(_, id)| &**id != process_id);
         }
     }
@@ -71,7 +71,16 @@ impl Roster {
 
     fn forget_oldest(&mut self) {
         if let Some((_, id)) = self.ended.pop_front() {
-            self.calls.remove(&id);
+            self.remove(&id);
+        }
+    }
+
+    /// Others may know the call by its request id for longer; its output is no longer kept for them.
+    fn remove(&mut self, process_id: &str) {
+        if let Some((_, call)) = self.calls.remove(process_id)
+            && let Some(ring) = call.ring()
+        {
+            ring.give_up();
         }
     }
 
@@ -82,7 +91,7 @@ impl Roster {
             let Some(ring) = self.calls.get(id).and_then(|(_, call)| call.ring()) else { continue };
             held += ring.head() - ring.tail();
             if held > Settings::KEEP_BYTES as u64 {
-                ring.clear();
+                ring.give_up();
             }
         }
     }

@@ -20,7 +20,7 @@ mod spec;
 mod supervise;
 
 pub(super) use error::SpawnError;
-pub(super) use input::{Input, InputClosed};
+pub(super) use input::Input;
 pub(super) use live::{Kill, Live, Observer, Start, Wish};
 pub(super) use output::Captured;
 pub(super) use ring::{Chunk, Reader, Ring, RingSize};

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
-use super::{super::sys::OutputPipe, live::Observer, ring::Ring};
+use super::{super::sys::OutputEnd, live::Observer, ring::Ring};
 use crate::protocol::FrameKind;
 
 /// What came on one stream.
@@ -57,7 +57,7 @@ pub(super) enum Rest {
     /// Every writer is gone.
     Ended,
     /// Somebody still holds the other end.
-    Open(OutputPipe),
+    Open(OutputEnd),
 }
 
 /// Where a stream's bytes go.
@@ -95,10 +95,10 @@ impl Sink {
     }
 }
 
-/// Reads a pipe to its end; or, once `leader_gone` says so and `grace` has passed, to what lies in it then.
+/// Reads a pipe or a terminal to its end; or, once `leader_gone` says so and `grace` has passed, to what lies in it then.
 pub(super) async fn drain_into(
     mut sink: Sink,
-    mut pipe: OutputPipe,
+    mut pipe: OutputEnd,
     grace: Duration,
     mut leader_gone: watch::Receiver<bool>,
 ) -> (Captured, Rest) {
@@ -126,14 +126,15 @@ pub(super) async fn drain_into(
     (sink.into_captured(), rest)
 }
 
-/// Takes what was in the pipe when this began, and no more: its writer may never stop.
-async fn read_what_is_there(mut pipe: OutputPipe, sink: &mut Sink, buffer: &mut [u8]) -> Rest {
+/// Takes what was in it when this began, and no more: its writer may never stop.
+async fn read_what_is_there(mut pipe: OutputEnd, sink: &mut Sink, buffer: &mut [u8]) -> Rest {
     let mut left = pipe.waiting();
     while left > 0 {
         let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
-        match pipe.read(&mut buffer[..most]).await {
-            Ok(0) | Err(_) => return Rest::Ended,
-            Ok(count) => {
+        match pipe.read_waiting(&mut buffer[..most]).await {
+            Ok(None) => break,
+            Ok(Some(0)) | Err(_) => return Rest::Ended,
+            Ok(Some(count)) => {
                 sink.take(&buffer[..count]).await;
                 left = left.saturating_sub(count as u64);
             }

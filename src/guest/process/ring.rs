@@ -55,6 +55,10 @@ struct State {
     /// Whether the writer waits for readers.
     waits: bool,
     closed: bool,
+    /// Readers that are there.
+    readers: usize,
+    /// The bytes go with the last reader.
+    given_up: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +76,12 @@ impl State {
         let over = (self.bytes.len() + bytes.len()).saturating_sub(capacity);
         self.drop_oldest(over.min(self.bytes.len()));
         let kept = &bytes[bytes.len().saturating_sub(capacity)..];
+        let needed = self.bytes.len() + kept.len();
+        if needed > self.bytes.capacity() {
+            // left to itself it doubles, to up to twice what it may hold
+            let roomy = (self.bytes.capacity() * 2).min(capacity).max(needed);
+            self.bytes.reserve_exact(roomy - self.bytes.len());
+        }
         self.bytes.extend(kept);
         self.head += bytes.len() as u64;
         match self.segments.back_mut() {
@@ -83,6 +93,14 @@ impl State {
         {
             let len = usize::try_from(oldest.end.saturating_sub(self.tail())).unwrap_or(usize::MAX);
             self.drop_oldest(len.min(self.bytes.len()));
+        }
+    }
+
+    /// Where the bytes are given up and nobody reads them any more, they go.
+    fn let_go(&mut self) {
+        if self.given_up && self.readers == 0 {
+            self.bytes = VecDeque::new();
+            self.segments = VecDeque::new();
         }
     }
 
@@ -115,8 +133,16 @@ impl State {
 impl Ring {
     /// An empty one; with `waits` its writer waits for a reader.
     pub(crate) fn new(size: RingSize, waits: bool) -> Arc<Self> {
-        let state =
-            State { bytes: VecDeque::new(), segments: VecDeque::new(), head: 0, taken: 0, waits, closed: false };
+        let state = State {
+            bytes: VecDeque::new(),
+            segments: VecDeque::new(),
+            head: 0,
+            taken: 0,
+            waits,
+            closed: false,
+            readers: 0,
+            given_up: false,
+        };
         Arc::new(Self { size, state: Mutex::new(state), filled: Notify::new(), taken: Notify::new() })
     }
 
@@ -163,11 +189,11 @@ impl Ring {
         self.filled.notify_waiters();
     }
 
-    /// Gives up the bytes that are held.
-    pub(crate) fn clear(&self) {
+    /// Gives up the bytes that are held, once those who are reading them are done.
+    pub(crate) fn give_up(&self) {
         let mut state = self.state();
-        state.bytes = VecDeque::new();
-        state.segments = VecDeque::new();
+        state.given_up = true;
+        state.let_go();
     }
 
     /// Bytes that came in all.
@@ -211,9 +237,14 @@ pub(crate) struct Reader {
 impl Reader {
     /// A reader from `from`, or from the oldest byte that is held; `None` where that is beyond what has come.
     pub(crate) fn new(ring: &Arc<Ring>, from: Option<u64>) -> Option<Self> {
-        let state = ring.state();
+        let mut state = ring.state();
         let offset = from.unwrap_or_else(|| state.tail());
-        (offset <= state.head).then(|| Self { ring: Arc::clone(ring), offset })
+        if offset > state.head {
+            return None;
+        }
+        state.readers += 1;
+        drop(state);
+        Some(Self { ring: Arc::clone(ring), offset })
     }
 
     /// The offset behind what was handed out last.
@@ -252,6 +283,14 @@ impl Reader {
             self.ring.taken.notify_waiters();
         }
         Some(Chunk::Output { kind, bytes: bytes.into() })
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut state = self.ring.state();
+        state.readers -= 1;
+        state.let_go();
     }
 }
 
@@ -346,7 +385,11 @@ mod tests {
         ring.stop_waiting();
         writer.await.unwrap();
         assert_eq!((ring.head(), ring.tail()), (1000, 900));
-        ring.clear();
+        // those who are reading it read it to its end
+        let mut early = Reader::new(&ring, Some(950)).unwrap();
+        ring.give_up();
+        assert_eq!(early.take(), Some(Chunk::Output { kind: FrameKind::Stderr, bytes: vec![7; 50].into() }));
+        drop(early);
         let mut reader = Reader::new(&ring, Some(0)).unwrap();
         assert_eq!(reader.take(), Some(Chunk::Gap(Gap { from: 0, to: 1000 })));
         assert_eq!(reader.take(), None);

@@ -16,7 +16,9 @@ use tokio::{
 };
 
 use super::{
-    super::sys::{self, CallTree, Drainer, Ended, InputPipe, OutputPipe, TreeHome, WaitedFor},
+    super::sys::{
+        self, CallTree, Drainer, Ended, InputEnd, InputPipe, OutputEnd, OutputPipe, Pty, PtySlave, TreeHome, WaitedFor,
+    },
     error::SpawnError,
     input::Input,
     launch,
@@ -107,11 +109,17 @@ struct Started {
     pid: u32,
     tree: Arc<CallTree>,
     folder: RunFolder,
-    stdout: OutputPipe,
-    stderr: OutputPipe,
-    input: Option<InputPipe>,
+    ends: Ends,
     /// Until it has been waited for.
     waited_for: WaitedFor,
+}
+
+/// The agent's ends of what the program reads and writes.
+struct Ends {
+    stdout: OutputEnd,
+    /// None in a terminal.
+    stderr: Option<OutputEnd>,
+    input: Option<InputEnd>,
 }
 
 /// Runs a program to its end; `live` is how others reach it meanwhile, and `kill` how they end it. Once this has been
@@ -131,20 +139,21 @@ pub(crate) async fn supervise(
     // files and fork block, for longer on a loaded machine: not on a thread that answers /health
     let started = tokio::task::spawn_blocking(move || start(&spec, &spawning)).await;
     let begun = Instant::now();
-    let Started { mut child, pid, tree, folder, stdout, stderr, input, waited_for: _waited_for } =
+    let Started { mut child, pid, tree, folder, ends, waited_for: _waited_for } =
         started.map_err(|error| SpawnError::Files(io::Error::other(error)))??;
-    let input = input.map(|pipe| Input::new(pipe, first));
+    let input = ends.input.map(|end| Input::new(end, first));
     live.start(pid, Arc::clone(&tree), input.clone());
 
     let (leader_gone, leader_is_gone) = watch::channel(false);
-    let read = |pipe, kind| {
+    let read = |end, kind| {
         let sink = match &output {
             Output::Keep(max) => Sink::Keep(Captured::default(), *max, kind, live.observer()),
             Output::Ring(ring) => Sink::Ring(Arc::clone(ring), 0, kind, live.observer()),
         };
-        tokio::spawn(drain_into(sink, pipe, environs.drain_grace, leader_is_gone.clone()))
+        tokio::spawn(drain_into(sink, end, environs.drain_grace, leader_is_gone.clone()))
     };
-    let (stdout, stderr) = (read(stdout, FrameKind::Stdout), read(stderr, FrameKind::Stderr));
+    let stdout = read(ends.stdout, FrameKind::Stdout);
+    let stderr = ends.stderr.map(|end| read(end, FrameKind::Stderr));
 
     let (ending, grace) = tokio::select! {
         biased;
@@ -176,12 +185,12 @@ pub(crate) async fn supervise(
 /// Waits until what came has been taken; a reader that is gone or too slow for that is waited for no longer.
 async fn deliver(
     stdout: JoinHandle<(Captured, Rest)>,
-    stderr: JoinHandle<(Captured, Rest)>,
+    stderr: Option<JoinHandle<(Captured, Rest)>>,
     output: &Output,
     limit: Duration,
     kill: watch::Receiver<Option<Wish>>,
 ) -> ((Captured, Rest), (Captured, Rest)) {
-    let both = async { tokio::join!(finish(stdout), finish(stderr)) };
+    let both = async { tokio::join!(finish(Some(stdout)), finish(stderr)) };
     let Output::Ring(ring) = output else { return both.await };
     tokio::pin!(both);
     let read = tokio::select! {
@@ -212,40 +221,57 @@ fn start(spec: &Spec, environs: &Environs) -> Result<Started, SpawnError> {
     let folder = environs.runs.folder_of(&spec.process_id).map_err(SpawnError::Files)?;
     let argv = launch::command_line(spec, &folder)?;
     let cwd = working_directory(spec)?;
-    let (stdout, child_stdout) = OutputPipe::new().map_err(SpawnError::Files)?;
-    let (stderr, child_stderr) = OutputPipe::new().map_err(SpawnError::Files)?;
-    let (input, stdin) = if spec.stdin.open {
-        let (input, stdin) = InputPipe::new().map_err(SpawnError::Files)?;
-        (Some(input), stdin)
-    } else if spec.stdin.bytes.is_empty() {
-        (None, Stdio::null())
-    } else {
-        // a file rather than a pipe: a program that does not read it blocks nobody
-        let path = folder.write("stdin", &spec.stdin.bytes).map_err(SpawnError::Files)?;
-        (None, Stdio::from(std::fs::File::open(path).map_err(SpawnError::Files)?))
-    };
-    let mut tree = environs.trees.plant(&spec.process_id);
-
     #[expect(clippy::disallowed_methods, reason = "this is the one place that starts a call's program")]
     let mut command = Command::new(&argv[0]);
-    command.args(&argv[1..]).current_dir(cwd).stdin(stdin).stdout(child_stdout).stderr(child_stderr);
+    command.args(&argv[1..]).current_dir(cwd);
     if spec.environment.clear {
         command.env_clear();
     }
     command.envs(&spec.environment.add);
-    let spawned = tree.hold(&mut command).and_then(|()| command.spawn());
-    match spawned {
+    let (ends, slave) = ends(spec, &folder, &mut command).map_err(SpawnError::Files)?;
+    let mut tree = environs.trees.plant(&spec.process_id);
+    let held = tree.hold(&mut command).and_then(|()| match slave {
+        // last: the process that becomes the program takes the terminal over
+        Some(slave) => slave.attach_to(&mut command),
+        None => Ok(()),
+    });
+    match held.and_then(|()| command.spawn()) {
         Ok(child) => {
             let pid = child.id().unwrap_or_default(); // always there before it has been waited for
             let waited_for = WaitedFor::new(pid);
             tree.led_by(pid);
-            Ok(Started { child, pid, tree: Arc::new(tree), folder, stdout, stderr, input, waited_for })
+            let pid = tree.leader().unwrap_or(pid);
+            Ok(Started { child, pid, tree: Arc::new(tree), folder, ends, waited_for })
         }
         Err(cause) => {
             tree.release();
             Err(SpawnError::Program { program: argv[0].clone(), cause })
         }
     }
+}
+
+/// Pipes that are the command's own now, or a terminal that is still to become it.
+fn ends(spec: &Spec, folder: &RunFolder, command: &mut Command) -> io::Result<(Ends, Option<PtySlave>)> {
+    if let Some(terminal) = &spec.terminal {
+        let (pty, slave) = Pty::open(terminal.rows, terminal.cols)?;
+        let pty = Arc::new(pty);
+        let input = Some(InputEnd::Terminal(Arc::clone(&pty)));
+        return Ok((Ends { stdout: OutputEnd::Terminal(pty), stderr: None, input }, Some(slave)));
+    }
+    let (stdout, child_stdout) = OutputPipe::new()?;
+    let (stderr, child_stderr) = OutputPipe::new()?;
+    let (input, stdin) = if spec.stdin.open {
+        let (input, stdin) = InputPipe::new()?;
+        (Some(InputEnd::Pipe(input)), stdin)
+    } else if spec.stdin.bytes.is_empty() {
+        (None, Stdio::null())
+    } else {
+        // a file rather than a pipe: a program that does not read it blocks nobody
+        (None, Stdio::from(std::fs::File::open(folder.write("stdin", &spec.stdin.bytes)?)?))
+    };
+    command.stdin(stdin).stdout(child_stdout).stderr(child_stderr);
+    let (stdout, stderr) = (OutputEnd::Pipe(stdout), Some(OutputEnd::Pipe(stderr)));
+    Ok((Ends { stdout, stderr, input }, None))
 }
 
 /// Asked for beforehand: the spawn's own error would not tell a missing folder from a missing program.
@@ -285,7 +311,8 @@ async fn reap(child: &mut Child) -> Option<ExitStatus> {
     }
 }
 
-async fn finish(task: JoinHandle<(Captured, Rest)>) -> (Captured, Rest) {
+async fn finish(task: Option<JoinHandle<(Captured, Rest)>>) -> (Captured, Rest) {
+    let Some(task) = task else { return (Captured::default(), Rest::Ended) };
     task.await.unwrap_or_else(|error| {
         tracing::error!(%error, "the reader of a program's output failed");
         (Captured::default(), Rest::Ended)

@@ -26,9 +26,9 @@ impl Answer {
         serde_json::from_slice(&self.body).ok()
     }
 
-    /// The value of a 200, or the error that the answer stands for.
+    /// The value of a success, or the error that the answer stands for.
     pub(super) fn parse<T: DeserializeOwned>(&self, place: &Place) -> Result<T> {
-        if self.status == StatusCode::OK {
+        if matches!(self.status, StatusCode::OK | StatusCode::ACCEPTED) {
             return serde_json::from_slice(&self.body).map_err(|error| {
                 Error::new(ErrorKind::ForeignProgram, "the answer is not one of the agent's").with_source(error)
             });
@@ -44,15 +44,24 @@ impl Answer {
 }
 
 /// The error that the agent's own words stand for.
-fn error_of(body: ErrorBody, place: &Place) -> Error {
+pub(super) fn error_of(body: ErrorBody, place: &Place) -> Error {
     let said = body.detail.clone().unwrap_or_else(|| body.error.as_str().to_owned());
     let error = match body.error {
         ErrorCode::Unauthorized => place.token_mismatch(),
         ErrorCode::NotReady => place.not_ready(body.stage.unwrap_or(Stage::Unknown), &body.waiting_for),
-        ErrorCode::QueueFull | ErrorCode::Busy => {
-            Error::new(ErrorKind::Busy, format!("the agent has no slot left: {said}"))
-                .with_hint("try again once a running call has ended")
+        ErrorCode::QueueFull => Error::new(ErrorKind::Busy, format!("the agent has no slot left: {said}"))
+            .with_hint("try again once a running call has ended"),
+        ErrorCode::Busy => Error::new(ErrorKind::Busy, format!("the call would have to wait: {said}"))
+            .with_hint("try again once a running call has ended, or let it wait its turn"),
+        ErrorCode::Cancelled => {
+            let done = match body.started {
+                Some(false) => "before it had started, nothing ran",
+                _ => "while it ran",
+            };
+            Error::new(ErrorKind::Cancelled, format!("the call was cancelled {done}"))
         }
+        ErrorCode::NotFound => Error::new(ErrorKind::NotFound, format!("the agent knows of no such thing: {said}")),
+        ErrorCode::Unsupported => Error::new(ErrorKind::Unsupported, format!("the agent cannot do this: {said}")),
         ErrorCode::AgentStopping => {
             let done = match body.started {
                 Some(true) => "the call had started and was ended with it",

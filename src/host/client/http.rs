@@ -22,6 +22,8 @@ fn base() -> ClientBuilder {
         .referer(false)
         .tcp_nodelay(true)
         .tcp_keepalive(TCP_KEEPALIVE)
+        // a program that reads none of its stdin for a while closes the window, and that is no fault of the peer's
+        .tcp_user_timeout(None)
 }
 
 /// The client that may bear the token: its connections are proved first.
@@ -64,4 +66,13 @@ pub(super) async fn read_body(mut response: Response, cap: usize) -> Result<Vec<
         body.extend_from_slice(&chunk);
     }
     Ok(body)
+}
+
+/// A name as one segment of a path, whatever is in it.
+pub(super) fn segment(name: &str) -> String {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_~".contains(byte);
+    // dots are encoded as well: `..` would be taken for the parent
+    let encoded =
+        name.bytes().map(|byte| if plain(&byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") });
+    encoded.collect()
 }

@@ -1,26 +1,45 @@
 //! The client of the agent: proves its peer, bears the token, keeps deadlines, repeats only what is safe.
 
 mod answer;
+mod attach;
+mod attached;
 mod events;
 mod exec;
+mod frames;
 mod health;
 mod http;
+mod job;
+mod lists;
+mod once;
+mod patience;
 mod proof;
+mod retry;
+mod stream;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use reqwest::{Client, Method, RequestBuilder, header};
+use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
+pub use attached::{AttachEvent, Attached, AttachedInput, AttachedOutput};
 pub use events::{AgentEvent, EventItem, EventStream, EventsPatience, EventsRequest};
 pub use exec::{ExecOutcome, RequestId};
 pub use health::Seen;
 pub(crate) use health::{Expected, judge, stage_sentence};
+pub use job::Job;
+pub use stream::{ExecEvent, ExecStream};
 
 use self::{
     answer::Answer,
+    frames::garbled,
     health::{Place, seen_of},
     http::{BodyError, read_body},
+    once::{Form, Reply, TryError},
     proof::{Agents, Guard, MAX_HEALTH, ProofLayer},
 };
 use super::{AgentKind, EngineKind, Error, ErrorKind, GuestOs, Pod, Result};
@@ -47,10 +66,21 @@ pub struct ClientSettings {
     pub cancel_deadline: Duration,
     /// The most that the agent lets a call wait for a slot; not part of the call's own time-out.
     pub queue_wait: Duration,
+    /// The most that it lets a call wait for its turn in a session; likewise.
+    pub session_wait: Duration,
     /// What the agent may need to kill a whole tree and answer, so that its own time-out is the one seen.
     pub kill_margin: Duration,
     /// How long the agent keeps a call whose caller is gone.
     pub orphan_life: Duration,
+    /// How long a job that needs no caller is looked for after a connection to it broke.
+    pub job_life: Duration,
+    /// How often the agent gives a sign of life on a stream that has nothing else to say; a peer that is heard nothing
+    /// of for three of them is dead.
+    pub stream_keep_alive: Duration,
+    /// Likewise on an attached call; as often, this side gives one.
+    pub attach_ping: Duration,
+    /// For a program to take a piece of what is written to its stdin: it need not be in a hurry.
+    pub stdin_wait: Duration,
     /// The pause between two tries where nothing listens: refused twice, the agent is gone.
     pub refused_pause: Duration,
     /// The most bytes of an answer. Two streams of 8 MiB, each as text and in base64, escaped, stay below it.
@@ -66,8 +96,13 @@ impl ClientSettings {
         call_deadline: Duration::from_secs(10),
         cancel_deadline: Duration::from_secs(3),
         queue_wait: Duration::from_secs(30),
+        session_wait: Duration::from_hours(1),
         kill_margin: Duration::from_secs(15),
         orphan_life: Duration::from_secs(5),
+        job_life: Duration::from_mins(1),
+        stream_keep_alive: Duration::from_secs(15),
+        attach_ping: Duration::from_secs(30),
+        stdin_wait: Duration::from_hours(1),
         refused_pause: Duration::from_millis(150),
         max_answer: 128 * 1024 * 1024,
     };
@@ -231,31 +266,51 @@ impl AgentClient {
         Ok(response.status().is_success())
     }
 
-    /// A GET, repeated once where a connection broke under it.
+    /// A GET of a whole answer.
     async fn get(&self, path: &str) -> Result<Answer> {
+        match self.ask(path, Form::Whole).await? {
+            Reply::Whole(answer) => Ok(answer),
+            Reply::Stream(_) => Err(garbled("a stream that was not asked for")),
+        }
+    }
+
+    /// A GET, repeated once where a connection broke under it.
+    async fn ask(&self, path: &str, form: Form) -> Result<Reply> {
         let mut again = true;
         loop {
-            let sent = self.request(Method::GET, path, self.settings.call_deadline).send().await;
-            let result = match sent {
-                Ok(response) => {
-                    let status = response.status();
-                    read_body(response, self.settings.max_answer).await.map(|body| Answer { status, body })
-                }
-                Err(error) => Err(BodyError::Broken(error)),
-            };
-            match result {
-                Ok(answer) => return Ok(answer),
-                Err(BodyError::TooLarge) => return Err(self.too_large()),
-                Err(BodyError::Broken(error)) if again && !error.is_connect() && !error.is_timeout() => again = false,
-                Err(BodyError::Broken(error)) => return Err(self.sending_failed(&error)),
+            let deadline = Instant::now() + self.settings.call_deadline;
+            match self.attempt(self.authorized(Method::GET, path), form, deadline).await {
+                Err(TryError::Broken(_)) if again => again = false,
+                sent => return sent.map_err(|error| self.said(error)),
             }
         }
     }
 
-    /// A request that bears the token.
+    /// A request that changes something, and its answer's value; never repeated.
+    async fn change<T: DeserializeOwned>(&self, request: RequestBuilder, within: Duration) -> Result<T> {
+        match self.attempt(request, Form::Whole, Instant::now() + within).await.map_err(|error| self.said(error))? {
+            Reply::Whole(answer) => answer.parse(&self.place),
+            Reply::Stream(_) => Err(garbled("a stream that was not asked for")),
+        }
+    }
+
+    /// What a try that failed comes to where it is the last one.
+    fn said(&self, error: TryError) -> Error {
+        match error {
+            TryError::Unsent(error) | TryError::Broken(error) | TryError::Answered(error) => error,
+            TryError::TimedOut => self.place.error(&Seen::Silent),
+        }
+    }
+
+    /// A request that bears the token, with a deadline for all of the answer.
     fn request(&self, method: Method, path: &str, deadline: Duration) -> RequestBuilder {
+        self.authorized(method, path).timeout(deadline)
+    }
+
+    /// A request that bears the token; its deadline is the caller's.
+    fn authorized(&self, method: Method, path: &str) -> RequestBuilder {
         let bearer = Zeroizing::new(format!("Bearer {}", self.token.expose().as_str()));
-        let mut request = self.calls.request(method, self.url(path)).timeout(deadline);
+        let mut request = self.calls.request(method, self.url(path));
         if let Ok(mut value) = header::HeaderValue::from_str(&bearer) {
             value.set_sensitive(true); // shown by no Debug text
             request = request.header(header::AUTHORIZATION, value);

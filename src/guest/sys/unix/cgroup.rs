@@ -102,6 +102,17 @@ impl Cgroup {
         found
     }
 
+    /// Keeps everybody in it from running, and so from forking, until they are killed.
+    pub(super) fn freeze(&self) {
+        let frozen = OpenOptions::new()
+            .write(true)
+            .open(self.path.join("cgroup.freeze"))
+            .and_then(|mut file| file.write_all(b"1"));
+        if let Err(error) = frozen {
+            tracing::debug!(cgroup = %self.path.display(), %error, "a call's cgroup could not be frozen");
+        }
+    }
+
     /// Ends everybody in it and below it.
     pub(super) fn kill(&self) {
         let killed = OpenOptions::new()

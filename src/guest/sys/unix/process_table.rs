@@ -1,6 +1,9 @@
 //! The system's processes as `/proc` shows them, for finding those of one call without cgroups.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    ffi::CStr,
+};
 
 /// What is known of one process.
 #[derive(Debug)]
@@ -13,6 +16,40 @@ struct Entry {
     started: u64,
 }
 
+/// One process, which no other one with the same number is mistaken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity {
+    /// Its number.
+    pub pid: u32,
+    /// Since boot, in clock ticks.
+    started: u64,
+}
+
+impl Identity {
+    /// Who has this number now.
+    pub(super) fn of(pid: u32) -> Option<Self> {
+        look(pid).map(|entry| Self { pid, started: entry.started })
+    }
+
+    /// Whether it is alive: neither gone nor waiting for its exit status to be taken.
+    pub(super) fn lives(self) -> bool {
+        look(self.pid).is_some_and(|entry| !entry.dead && entry.started == self.started)
+    }
+}
+
+/// What proves that a process belongs to a call.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Proofs<'a> {
+    /// A line of the environment that its processes were started with.
+    pub mark: &'a str,
+    /// The program, which leads a session of its own.
+    pub leader: Option<Identity>,
+    /// What inherits the call's orphans; it is itself no member.
+    pub subreaper: Option<Identity>,
+    /// Those that the call's cgroup lists, the dead among them too.
+    pub listed: &'a [u32],
+}
+
 /// What has been proven to belong to a call so far.
 #[derive(Debug, Default)]
 pub(super) struct Proven {
@@ -22,28 +59,41 @@ pub(super) struct Proven {
     sessions: HashSet<u32>,
 }
 
-/// Everybody alive who is proven to belong to the call with this mark and this leader; `proven` keeps them.
+/// Everybody alive who is proven to belong to the call; `proven` keeps them.
 ///
-/// Proof is the mark in the environment that the process was started with, a session that the leader or somebody
-/// proven has made, or a parent that is itself proven; and what was proven once stays so, whoever dies. Zombies do not
-/// count, and neither does this process: whatever it bears, it is not its own call.
-pub(super) fn members(mark: &str, leader: Option<u32>, proven: &mut Proven) -> Vec<u32> {
-    let table = snapshot();
+/// Proof is the cgroup's list, the mark, a session that the leader or somebody proven has made, or a parent that is itself proven or the
+/// call's subreaper; and what was proven once stays so, whoever dies. Zombies do not count, and neither does this
+/// process: whatever it bears, it is not its own call.
+pub(super) fn members(proofs: Proofs<'_>, proven: &mut Proven) -> Vec<u32> {
+    let table: HashMap<u32, Entry> = snapshot().into_iter().map(|entry| (entry.pid, entry)).collect();
     let us = std::process::id();
-    let others = || table.iter().filter(|entry| entry.pid != us && entry.pid > 1 && !entry.dead);
+    let is = |who: Identity| table.get(&who.pid).is_some_and(|entry| entry.started == who.started);
+    let subreaper = proofs.subreaper.filter(|subreaper| is(*subreaper)).map(|subreaper| subreaper.pid);
+    let others = || {
+        table.values().filter(|entry| entry.pid != us && entry.pid > 1 && !entry.dead && Some(entry.pid) != subreaper)
+    };
     let Proven { processes, sessions } = proven;
-    processes.retain(|pid, started| others().any(|entry| entry.pid == *pid && entry.started == *started));
-    sessions.retain(|session| others().any(|entry| entry.session == *session));
-    // 0 is no process: it stands for kernel threads, and for leaders that this namespace does not show
-    if let Some(leader) = leader.filter(|leader| *leader > 1) {
-        sessions.insert(leader);
+    processes.retain(|pid, started| table.get(pid).is_some_and(|entry| !entry.dead && entry.started == *started));
+    let occupied: HashSet<u32> = others().map(|entry| entry.session).collect();
+    sessions.retain(|session| occupied.contains(session));
+    // a number that another process has by now names no session of the leader's any more
+    if let Some(leader) = proofs.leader.filter(|leader| is(*leader) || !table.contains_key(&leader.pid)) {
+        sessions.insert(leader.pid);
     }
-    processes.extend(others().filter(|entry| bears(entry.pid, mark)).map(|entry| (entry.pid, entry.started)));
+    let listed = proofs.listed.iter().filter_map(|pid| table.get(pid)).filter(|entry| !entry.dead);
+    processes.extend(listed.map(|entry| (entry.pid, entry.started)));
+    let unproven = others().filter(|entry| !processes.contains_key(&entry.pid));
+    let marked: Vec<&Entry> = unproven.filter(|entry| bears(entry.pid, proofs.mark)).collect();
+    processes.extend(marked.iter().map(|entry| (entry.pid, entry.started)));
     // who is in a proven session, children of the proven, and theirs: until a round finds nobody new
     loop {
         let more: Vec<&Entry> = others()
-            .filter(|entry| sessions.contains(&entry.session) || processes.contains_key(&entry.parent))
             .filter(|entry| !processes.contains_key(&entry.pid))
+            .filter(|entry| {
+                sessions.contains(&entry.session)
+                    || processes.contains_key(&entry.parent)
+                    || Some(entry.parent) == subreaper
+            })
             .collect();
         processes.extend(more.iter().map(|entry| (entry.pid, entry.started)));
         sessions.extend(
@@ -58,14 +108,21 @@ pub(super) fn members(mark: &str, leader: Option<u32>, proven: &mut Proven) -> V
     processes.keys().copied().collect()
 }
 
+/// The subreaper that an agent which crashed has left to the call with this mark.
+pub(super) fn subreaper_of(mark: &str, name: &CStr) -> Option<Identity> {
+    let named = |entry: &Entry| {
+        // unreadable is another user's or gone
+        std::fs::read(format!("/proc/{}/comm", entry.pid)).is_ok_and(|comm| comm.trim_ascii_end() == name.to_bytes())
+    };
+    snapshot()
+        .into_iter()
+        .find(|entry| !entry.dead && named(entry) && bears(entry.pid, mark))
+        .map(|entry| Identity { pid: entry.pid, started: entry.started })
+}
+
 /// Children of `parent` whose exit status nobody has taken yet.
 pub(super) fn dead_children_of(parent: u32) -> Vec<u32> {
     snapshot().into_iter().filter(|entry| entry.dead && entry.parent == parent).map(|entry| entry.pid).collect()
-}
-
-/// Whether a process is gone, or only waits for its exit status to be taken.
-pub(super) fn is_dead(pid: u32) -> bool {
-    look(pid).is_none_or(|entry| entry.dead)
 }
 
 /// When a process started, in clock ticks since boot; `None` where there is none, or the system does not tell.
@@ -103,11 +160,24 @@ fn look(pid: u32) -> Option<Entry> {
 mod tests {
     use super::*;
 
+    const fn by_mark(mark: &str) -> Proofs<'_> {
+        Proofs { mark, leader: None, subreaper: None, listed: &[] }
+    }
+
     #[test]
     fn nothing_proves_nothing() {
-        for leader in [None, Some(0), Some(1)] {
-            assert_eq!(members("PODLINK_CALL=p-nobody", leader, &mut Proven::default()), [0_u32; 0], "{leader:?}");
-        }
+        assert_eq!(members(by_mark("PODLINK_CALL=p-nobody"), &mut Proven::default()), [0_u32; 0]);
+        // the kernel's threads are in session 0, and below nobody
+        assert_eq!(Identity::of(0), None);
+    }
+
+    #[test]
+    fn a_number_that_another_process_has_got_proves_nothing() {
+        let us = std::process::id();
+        let gone = Identity { pid: us, started: 0 };
+        let proofs = Proofs { mark: "PODLINK_CALL=p-nobody", leader: Some(gone), subreaper: Some(gone), listed: &[] };
+        assert_eq!(members(proofs, &mut Proven::default()), [0_u32; 0]);
+        assert!(!gone.lives() && Identity::of(us).unwrap().lives());
     }
 
     #[test]
@@ -121,7 +191,7 @@ mod tests {
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
         let mut proven = Proven::default();
         let found = loop {
-            let found = members("PODLINK_TEST_MARK=only-here", None, &mut proven);
+            let found = members(by_mark("PODLINK_TEST_MARK=only-here"), &mut proven);
             if found.len() == 2 || std::time::Instant::now() > deadline {
                 break found;
             }
@@ -135,7 +205,7 @@ mod tests {
         kill(marked.id());
         marked.wait().unwrap();
         let orphan: Vec<u32> = found.into_iter().filter(|pid| *pid != marked.id()).collect();
-        assert_eq!(members("PODLINK_TEST_MARK=only-here", None, &mut proven), orphan);
+        assert_eq!(members(by_mark("PODLINK_TEST_MARK=only-here"), &mut proven), orphan);
         kill(orphan[0]);
     }
 }

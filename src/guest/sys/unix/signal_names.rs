@@ -1,4 +1,7 @@
 //! Signals by name and by number.
+//!
+//! UNSAFETY: rustix cannot know which real-time signals the C library keeps for itself; this table does.
+#![expect(unsafe_code, reason = "a real-time signal has no safe constructor")]
 
 use std::{fmt, str::FromStr};
 
@@ -53,9 +56,11 @@ const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 pub(in crate::guest) struct SignalNumber(i32);
 
 impl SignalNumber {
-    /// As the system counts.
-    pub(in crate::guest) const fn number(self) -> i32 {
-        self.0
+    /// For sending it.
+    pub(super) const fn raw(self) -> rustix::process::Signal {
+        // SAFETY: a value is only ever made of a number that is in the table or a real-time one that programs may
+        // use, and so is neither 0 nor one that the C library keeps for itself
+        unsafe { rustix::process::Signal::from_raw_unchecked(self.0) }
     }
 }
 
@@ -129,7 +134,7 @@ mod tests {
     use super::*;
 
     fn number(text: &str) -> Option<i32> {
-        text.parse().ok().map(SignalNumber::number)
+        text.parse().ok().map(|signal: SignalNumber| signal.0)
     }
 
     #[test]

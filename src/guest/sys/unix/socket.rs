@@ -3,7 +3,7 @@
 use std::{io, os::fd::AsFd, time::Duration};
 
 use rustix::net::sockopt;
-use tokio::net::TcpSocket;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// Most connections that are ever served at one time.
 const MOST: usize = 4096;
@@ -36,4 +36,9 @@ pub(in crate::guest) fn keep_alive(socket: impl AsFd) -> io::Result<()> {
         sockopt::set_tcp_keepcnt(&socket, 3)?;
     }
     Ok(())
+}
+
+/// A second handle to a connection, which stays open when the first is closed.
+pub(in crate::guest) fn another_handle(stream: &TcpStream) -> io::Result<std::net::TcpStream> {
+    Ok(stream.as_fd().try_clone_to_owned()?.into())
 }

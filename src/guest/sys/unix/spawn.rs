@@ -9,6 +9,8 @@ use std::{fs::File, os::unix::process::ExitStatusExt as _, process::ExitStatus, 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid};
 use tokio::process::Command;
 
+use super::subreaper::{self, Plan};
+
 /// The limit of open files that the agent was started with, for its children.
 static ORIGINAL_FILE_LIMIT: OnceLock<Rlimit> = OnceLock::new();
 
@@ -23,13 +25,18 @@ pub(crate) fn raise_file_limit() {
     }
 }
 
-/// Starts the command as the leader of a new session, and in the cgroup whose `cgroup.procs` is `join`.
-pub(super) fn in_session_of_its_own(command: &mut Command, join: Option<File>) {
+/// Starts the command as the leader of a new session, in the cgroup whose `cgroup.procs` is `join`, or below a
+/// subreaper. The command's child is then the subreaper, which ends as the program ends.
+pub(super) fn in_session_of_its_own(command: &mut Command, join: Option<File>, below: Option<Plan>) {
     let limit = ORIGINAL_FILE_LIMIT.get().copied();
-    // SAFETY: see the module: setsid, write and setrlimit are system calls on values made before the fork.
+    // SAFETY: see the modules: setsid, write, setrlimit and the subreaper's are system calls on values made before
+    // the fork.
     unsafe {
         command.pre_exec(move || {
             setsid()?;
+            if let Some(plan) = &below {
+                subreaper::split(plan)?; // from here on in the program's own process
+            }
             if let Some(join) = &join {
                 rustix::io::write(join, b"0")?; // "me"
             }

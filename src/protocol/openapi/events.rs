@@ -1,17 +1,24 @@
 //! The operation of `/events` and the data of each event, for the `OpenAPI` document.
 
 use utoipa::openapi::{
-    Content, RefOr, Required, ResponseBuilder, Schema,
-    path::{Operation, Parameter, ParameterBuilder, ParameterIn},
+    Content, PathItem, PathsBuilder, ResponseBuilder,
+    path::{HttpMethod, Operation},
 };
 
-use super::{
+use super::parts::{
+    ADMISSION, AUTHORIZED, ResponsesOf as _, Schemas, errors, in_query, named, operation, own_headers, request_header,
+    text,
+};
+use crate::protocol::{
     AgentStartedEvent, AuthFailedEvent, EventName, ExecExitedEvent, ExecOutputEvent, ExecStartedEvent, GapEvent,
-    LaggedEvent, LogEvent, MEDIA_EVENTS, PlainEvent,
-    openapi::{ADMISSION, AUTHORIZED, ResponsesOf as _, errors, named, operation, own_headers, request_header, text},
+    LaggedEvent, LogEvent, MEDIA_EVENTS, PATH_EVENTS, PlainEvent,
 };
 
-pub(super) fn events() -> Operation {
+pub(super) fn paths(paths: PathsBuilder) -> PathsBuilder {
+    paths.path(PATH_EVENTS, PathItem::new(HttpMethod::Get, events()))
+}
+
+fn events() -> Operation {
     let names: Vec<_> = EventName::ALL.iter().map(|name| name.as_str()).collect();
     let content = Content::builder().schema(Some(text())).build();
     let told = ResponseBuilder::new()
@@ -27,26 +34,16 @@ pub(super) fn events() -> Operation {
              position (an id without data) comes first, so that a reader whose connection breaks at once can resume.",
         ))
         .parameter(request_header("Last-Event-ID", "resume behind this event; it counts before `since`"))
-        .parameter(query("since", "resume behind this event; what is not the id of an event that is held gets a `gap`"))
-        .parameter(query("types", "names with commas between them; `exec.*` is all that begin so"))
-        .parameter(query("output", "1 for `exec.output` as well"))
+        .parameter(in_query("since", "resume behind this event; what is not the id of an event that is held gets a `gap`", text()))
+        .parameter(in_query("types", "names with commas between them; `exec.*` is all that begin so", text()))
+        .parameter(in_query("output", "1 for `exec.output` as well", text()))
         .responses_of(errors(&[ADMISSION, AUTHORIZED]))
         .response("200", own_headers(told).build())
         .build()
 }
 
-fn query(name: &str, description: &str) -> Parameter {
-    ParameterBuilder::new()
-        .name(name)
-        .parameter_in(ParameterIn::Query)
-        .required(Required::False)
-        .description(Some(description))
-        .schema(Some(text()))
-        .build()
-}
-
 /// The data of each event.
-pub(super) fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+pub(super) fn schemas(schemas: &mut Schemas) {
     named::<AgentStartedEvent>(schemas);
     named::<PlainEvent>(schemas);
     named::<ExecStartedEvent>(schemas);

@@ -1,0 +1,131 @@
+//! What a client has typed and the program has not read yet: bounded, in order, and apart from the conversation, so
+//! that a program which does not read holds up nothing but further typing.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::body::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+
+use super::super::process::Input;
+
+/// Bytes that wait for the program at most; a single message may be larger, and waits alone then.
+const MOST: u32 = 1024 * 1024;
+
+/// What a message takes of that besides its bytes.
+const EACH: usize = 256;
+
+/// The client's side.
+#[derive(Debug)]
+pub(super) struct Backlog {
+    room: Arc<Semaphore>,
+    items: mpsc::Sender<(Item, OwnedSemaphorePermit)>,
+    way: Arc<Way>,
+}
+
+/// The program's side, until the program has been started.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    items: mpsc::Receiver<(Item, OwnedSemaphorePermit)>,
+    way: Arc<Way>,
+}
+
+#[derive(Debug)]
+enum Item {
+    Typed(Bytes),
+    End,
+}
+
+/// The way into the program; sizes take it past what was typed.
+#[derive(Debug, Default)]
+struct Way(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    input: Option<Arc<Input>>,
+    /// A size that came before the program was started.
+    size: Option<(u16, u16)>,
+}
+
+/// Both sides of an empty one.
+pub(super) fn backlog() -> (Backlog, Waiting) {
+    let (sender, receiver) = mpsc::channel(MOST as usize / EACH); // as many as there is room for
+    let way = Arc::new(Way::default());
+    let room = Arc::new(Semaphore::new(MOST as usize));
+    (Backlog { room, items: sender, way: Arc::clone(&way) }, Waiting { items: receiver, way })
+}
+
+impl Backlog {
+    /// Adds what was typed; waits while there is no room.
+    pub(super) async fn typed(&self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.push(Item::Typed(bytes)).await;
+        }
+    }
+
+    /// The client will type nothing more.
+    pub(super) async fn end(&self) {
+        self.push(Item::End).await;
+    }
+
+    async fn push(&self, item: Item) {
+        let len = match &item {
+            Item::Typed(bytes) => bytes.len(),
+            Item::End => 0,
+        };
+        let room = u32::try_from(len + EACH).unwrap_or(MOST).min(MOST);
+        if let Ok(room) = Arc::clone(&self.room).acquire_many_owned(room).await {
+            drop(self.items.send((item, room)).await);
+        }
+    }
+
+    /// Gives the program's terminal another size, at once.
+    pub(super) fn resize(&self, rows: u16, cols: u16) {
+        let mut known = self.way.known();
+        match &known.input {
+            Some(input) => input.resize(rows, cols),
+            None => known.size = Some((rows, cols)),
+        }
+    }
+}
+
+impl Way {
+    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    /// Feeds the program, in a task that ends when the client's side is gone and all of it was taken; so what was typed
+    /// before a client detached still arrives.
+    ///
+    /// Where the program has no stdin, or reads no more, it is dropped.
+    pub(super) fn feed(mut self, input: Option<Arc<Input>>) {
+        {
+            let mut known = self.way.known();
+            if let (Some(input), Some((rows, cols))) = (&input, known.size) {
+                input.resize(rows, cols);
+            }
+            known.input.clone_from(&input);
+        }
+        tokio::spawn(async move {
+            let mut open = input;
+            while let Some((item, room)) = self.items.recv().await {
+                if let Some(input) = &open {
+                    match item {
+                        Item::Typed(bytes) => {
+                            if let Err(closed) = input.write(&bytes).await {
+                                tracing::debug!(?closed, "the program reads no more; what is typed is dropped");
+                                open = None;
+                            }
+                        }
+                        Item::End => {
+                            input.close().await;
+                            open = None;
+                        }
+                    }
+                }
+                drop(room);
+            }
+        });
+    }
+}

@@ -1,0 +1,182 @@
+//! `GET /exec/attach` and `GET /processes/{id}/attach`: a WebSocket between a client and a call.
+//!
+//! ```text
+//! admitted ──▶ 101 ──first message──▶ begun ──▶ started ──▶ output, stdin, sizes ──▶ result, close 1000
+//!                │                                               │
+//!                └─ not what was asked for: error, close 1008    ├─ detach: told the offset, close 1000
+//!                                                                ├─ the client is gone: the call has lost its caller
+//!                                                                └─ the agent stops: its error, close 1001
+//! ```
+//!
+//! Admission is that of any path, and comes before the upgrade. [`talk`] is the conversation, [`backlog`] what lies
+//! between a client that types and a program that does not read.
+
+mod backlog;
+mod talk;
+
+use std::time::Duration;
+
+use axum::{
+    Extension,
+    body::Bytes,
+    extract::{
+        Path, Query, State,
+        rejection::{PathRejection, QueryRejection},
+        ws::{WebSocket, WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
+    },
+    http::HeaderMap,
+    response::Response,
+};
+use serde::Deserialize;
+use tokio::sync::watch;
+use tracing::Instrument as _;
+
+use self::talk::{Parting, Talk};
+use super::{
+    GuestError,
+    calls::{Digest, Form, Joined, check},
+    exec::meant_for_this_agent,
+    extract::parse_json,
+    process::Reader,
+    processes::{asked, named},
+    request_id::RequestId,
+    state::AppState,
+};
+use crate::protocol::{AttachRequest, ErrorCode, MAX_JSON_BODY, MAX_MESSAGE};
+
+/// The attached clients: how many there are, and that they are to part.
+#[derive(Debug)]
+pub(super) struct Attachments {
+    count: watch::Sender<usize>,
+    ending: watch::Sender<bool>,
+}
+
+/// One of them, for as long as it lives.
+#[derive(Debug)]
+struct Attachment(watch::Sender<usize>);
+
+impl Attachments {
+    pub(super) fn new() -> Self {
+        Self { count: watch::Sender::new(0), ending: watch::Sender::new(false) }
+    }
+
+    /// One more. Counted from the request on, so that none is missed between its upgrade and its first word.
+    fn one(&self) -> Attachment {
+        self.count.send_modify(|count| *count += 1);
+        Attachment(self.count.clone())
+    }
+
+    /// Lets each have its last status and its close, and waits until they are gone; `false` where some are not by then.
+    pub(super) async fn end(&self, limit: Duration) -> bool {
+        self.ending.send_replace(true);
+        let mut count = self.count.subscribe();
+        tokio::time::timeout(limit, count.wait_for(|count| *count == 0)).await.is_ok()
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
+}
+
+/// `GET /exec/attach`: begins a call, which the first message describes.
+pub(super) async fn exec(
+    State(state): State<AppState>,
+    Extension(request_id): Extension<RequestId>,
+    headers: HeaderMap,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, GuestError> {
+    meant_for_this_agent(&headers, state.agent_id())?;
+    Ok(converse(upgraded(upgrade)?, state, What::New(request_id)))
+}
+
+/// What `GET /processes/{id}/attach` may be asked.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct AttachQuery {
+    offset: Option<u64>,
+}
+
+/// `GET /processes/{id}/attach`: joins a call that is known.
+pub(super) async fn process(
+    State(state): State<AppState>,
+    id: Result<Path<String>, PathRejection>,
+    query: Result<Query<AttachQuery>, QueryRejection>,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, GuestError> {
+    let (id, query) = (named(id)?, asked(query)?);
+    let upgrade = upgraded(upgrade)?;
+    let joined = state.calls().find(&id)?;
+    let reader = joined.reader(query.offset)?;
+    Ok(converse(upgrade, state, What::Known(joined, reader)))
+}
+
+fn upgraded(upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>) -> Result<WebSocketUpgrade, GuestError> {
+    upgrade.map_err(|error| {
+        GuestError::new(ErrorCode::BadRequest, error.body_text())
+            .hint("this path is a WebSocket: send Upgrade: websocket, and what goes with it")
+    })
+}
+
+/// What a client wants to be attached to.
+enum What {
+    /// A call that is still to be described.
+    New(RequestId),
+    /// A call, and its output from the place where it was asked for.
+    Known(Joined, Reader),
+}
+
+fn converse(upgrade: WebSocketUpgrade, state: AppState, what: What) -> Response {
+    let here = state.attachments().one();
+    let span = tracing::Span::current();
+    let conversation = move |socket: WebSocket| {
+        async move {
+            let ending = state.attachments().ending.subscribe();
+            let mut talk = Talk::new(socket, &state.config().deadlines, ending);
+            let parting = begin_and_talk(&mut talk, &state, what).await;
+            tracing::info!(parting = parting.word(), "no longer attached");
+            talk.part(parting).await;
+            drop(here);
+        }
+        .instrument(span)
+    };
+    upgrade
+        .max_message_size(MAX_MESSAGE)
+        .max_frame_size(MAX_MESSAGE)
+        .write_buffer_size(0) // what is sent goes out
+        .on_failed_upgrade(|error| tracing::debug!(%error, "the client was gone before it was attached"))
+        .on_upgrade(conversation)
+}
+
+async fn begin_and_talk(talk: &mut Talk, state: &AppState, what: What) -> Parting {
+    let (joined, reader) = match what {
+        What::Known(joined, reader) => (joined, reader),
+        What::New(request_id) => {
+            let request = match talk.first_message().await {
+                Ok(request) => request,
+                Err(parting) => return parting,
+            };
+            let begun = begin(state, &request_id, &request);
+            match begun.and_then(|joined| joined.reader(Some(0)).map(|reader| (joined, reader))) {
+                Ok(begun) => begun,
+                Err(error) => return Parting::Refused(Box::new(error.told().clone())),
+            }
+        }
+    };
+    talk.attached(joined, reader).await
+}
+
+fn begin(state: &AppState, request_id: &RequestId, message: &Bytes) -> Result<Joined, GuestError> {
+    if message.len() > MAX_JSON_BODY {
+        return Err(GuestError::new(
+            ErrorCode::TooLarge,
+            format!("the first message is larger than {MAX_JSON_BODY} bytes"),
+        ));
+    }
+    let digest = Digest::of(Form::Attached.as_str(), message);
+    let AttachRequest { exec, pty } = parse_json(message)?;
+    let calls = state.calls();
+    let checked = check(exec, pty.as_ref(), Form::Attached, calls.settings())?;
+    calls.begin(request_id, digest, checked)
+}
