@@ -277,7 +277,7 @@ fn what_ends_with_the_agent_is_told_before_it_ends() {
 fn a_thousand_readers_hold_up_nobody() {
     const READERS: usize = 1000;
     const EVENTS: u64 = 10_000;
-    let agent = Agent::with(&["--max-connections", "1200", "--write-stall", "600000", "--events-kept", "1000"]);
+    let agent = Agent::with(&["--max-connections", "1200", "--events-kept", "1000"]);
     // their sockets are opened first, then read by a few threads
     let open = || {
         let mut stream = agent.authorized("GET", "/events?output=1&types=exec.*").begin().0;
@@ -374,7 +374,7 @@ fn account(mut stream: std::net::TcpStream, mut bytes: Vec<u8>, done: &str) -> (
 /// A reader that has stopped for good, with others beside it: nothing is slower for it, and it is not cut off.
 #[test]
 fn one_that_stands_still_delays_nobody() {
-    let agent = Agent::start();
+    let agent = Agent::with(&["--write-stall", "300"]);
     let stopped = Events::open(&agent, "?output=1", &[]);
     let mut keen = Events::open(&agent, "?output=1&types=exec.*", &[]);
     let begun = Instant::now();
