@@ -15,6 +15,7 @@ use super::{
     connection::{Peer, Standing},
     hosts::HostName,
     request_id::RequestId,
+    stamp::loggable,
     state::AppState,
 };
 use crate::{
@@ -50,7 +51,13 @@ fn check(state: &AppState, request: &Request) -> Result<Option<HeaderValue>, Gue
     let origin = check_origin(state, request.headers())?;
     let is_health = request.uri().path() == PATH_HEALTH;
     if !is_health {
-        check_token(state, request.headers())?;
+        if let Err(refused) = check_token(state, request.headers()) {
+            if refused.code() == ErrorCode::Unauthorized {
+                let peer = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
+                state.events().auth_failed(peer, loggable(request.uri().path()));
+            }
+            return Err(refused);
+        }
         if standing == Standing::Lobby {
             return Err(GuestError::new(ErrorCode::QueueFull, "every connection that the agent serves is taken")
                 .hint("close idle connections, and try again")

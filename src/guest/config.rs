@@ -2,7 +2,11 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use super::{HostName, Network, Origin, calls, gates::GateSettings};
+use super::{
+    HostName, Network, Origin, calls,
+    events::{self, LogTap},
+    gates::GateSettings,
+};
 use crate::{
     protocol::{Limits, MAX_JSON_BODY},
     token::WatchSettings,
@@ -33,6 +37,10 @@ pub struct Config {
     pub token_watch: WatchSettings,
     /// How often the gates are looked at.
     pub gate_interval: Duration,
+    /// The bounds of the events.
+    pub events: events::Settings,
+    /// The log whose warnings become events.
+    pub log_tap: LogTap,
 }
 
 /// The patience with callers.
@@ -92,6 +100,8 @@ impl Config {
             deadlines: Deadlines::DEFAULT,
             token_watch: WatchSettings::DEFAULT,
             gate_interval: Duration::from_millis(250),
+            events: events::Settings::DEFAULT,
+            log_tap: LogTap::default(),
         }
     }
 

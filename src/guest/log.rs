@@ -16,7 +16,11 @@ use std::{
 };
 
 use anyhow::Context as _;
-use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
+use tracing_subscriber::{
+    EnvFilter, Layer as _, fmt::MakeWriter, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
+
+use super::events::LogTap;
 
 /// Variable with the filter, as `tracing` has it: `info`, `debug`, `podlink=trace`, …
 const FILTER_VARIABLE: &str = "PODLINK_LOG";
@@ -40,12 +44,22 @@ pub enum LogFormat {
 /// Writes the last lines when it is dropped.
 #[must_use]
 #[derive(Debug)]
-pub struct LogGuard(SyncSender<Entry>);
+pub struct LogGuard {
+    sender: SyncSender<Entry>,
+    tap: LogTap,
+}
+
+impl LogGuard {
+    /// Where an agent gets the log's warnings from, to tell them as events.
+    pub fn tap(&self) -> LogTap {
+        self.tap.clone()
+    }
+}
 
 impl Drop for LogGuard {
     fn drop(&mut self) {
         let (done, wait) = sync_channel(1);
-        if self.0.try_send(Entry::Flush(done)).is_ok() {
+        if self.sender.try_send(Entry::Flush(done)).is_ok() {
             // an error means that it took too long or the thread is gone: there is nowhere to say so
             wait.recv_timeout(FLUSH_PATIENCE).ok();
         }
@@ -78,14 +92,16 @@ pub fn start_log(file: Option<&Path>, format: LogFormat) -> anyhow::Result<LogGu
         .name("log".to_owned())
         .spawn(move || write_all(&receiver, out, &lost))
         .context("cannot start the thread that writes the log")?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(ansi).with_writer(lines);
-    let started = match format {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    let layer = tracing_subscriber::fmt::layer().with_ansi(ansi).with_writer(lines);
+    let layer = match format {
+        LogFormat::Text => layer.with_filter(filter).boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).with_filter(filter).boxed(),
     };
+    let tap = LogTap::default();
+    let started = tracing_subscriber::registry().with(layer).with(tap.layer()).try_init();
     started.map_err(|error| anyhow::anyhow!("this process has a log already: {error}"))?;
     std::panic::set_hook(Box::new(log_panic));
-    Ok(LogGuard(sender))
+    Ok(LogGuard { sender, tap })
 }
 
 fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {

@@ -12,15 +12,17 @@ use axum::{
 };
 use tower_http::catch_panic::CatchPanicLayer;
 
-use super::{GuestError, admit, attach, exec, health, processes, sessions, stamp, state::AppState, system, whoami};
+use super::{
+    GuestError, admit, attach, events, exec, health, processes, sessions, stamp, state::AppState, system, whoami,
+};
 use crate::protocol::{
-    ErrorCode, PATH_EXEC, PATH_EXEC_ATTACH, PATH_HEALTH, PATH_PROCESSES, PATH_SESSIONS, PATH_SYSTEM_PROCESSES,
-    PATH_SYSTEM_SOCKETS, PATH_WHOAMI,
+    ErrorCode, PATH_EVENTS, PATH_EXEC, PATH_EXEC_ATTACH, PATH_HEALTH, PATH_PROCESSES, PATH_SESSIONS,
+    PATH_SYSTEM_PROCESSES, PATH_SYSTEM_SOCKETS, PATH_WHOAMI,
 };
 
 /// What a caller with a token is told about paths.
 const KNOWN_PATHS: &str =
-    "the paths are /health, /whoami, /exec, /processes, /sessions and /system; docs/protocol.md says what each takes";
+    "the paths are /health, /whoami, /exec, /processes, /sessions, /events and /system; docs/protocol.md tells of each";
 
 /// All that the agent answers.
 pub(super) fn router(state: AppState) -> Router {
@@ -49,6 +51,7 @@ pub(super) fn router(state: AppState) -> Router {
                 .delete(processes::close_stdin.layer(from_fn(admit::understood))),
         )
         .route("/processes/{process_id}/signal", post(processes::signal.layer(from_fn(admit::understood))))
+        .route(PATH_EVENTS, get(events::get.layer(from_fn(admit::understood))))
         .route(PATH_SESSIONS, get(sessions::list.layer(from_fn(admit::understood))))
         .route("/sessions/{name}", delete(sessions::end.layer(from_fn(admit::understood))))
         .route(PATH_SYSTEM_PROCESSES, get(system::processes.layer(from_fn(admit::understood))))
@@ -108,7 +111,8 @@ mod tests {
         let mut config = Config::new("unused".into(), &[]);
         config.exec.runs_dir = runs_dir;
         let identity = Identity::generate().unwrap();
-        let calls = calls::Calls::new(config.exec.clone(), identity.agent_id.clone()).await.unwrap();
+        let bus = events::Bus::new(&identity.agent_id, &config.events);
+        let calls = calls::Calls::new(config.exec.clone(), identity.agent_id.clone(), bus).await.unwrap();
         let gates = watch::channel(Gates::Waiting([].into())).1;
         AppState::new(config, identity, calls, watch::channel(Some(token)).1, gates)
     }

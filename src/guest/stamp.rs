@@ -86,7 +86,7 @@ impl Line {
 }
 
 /// A path as it may stand in the log: of bounded length, and without what could be a token that was put there by mistake.
-fn loggable(path: &str) -> String {
+pub(super) fn loggable(path: &str) -> String {
     let mut run = 0;
     let holds_digits = path.bytes().any(|byte| {
         run = if byte.is_ascii_hexdigit() { run + 1 } else { 0 };

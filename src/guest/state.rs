@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use tokio::sync::watch;
 
-use super::{Config, account::Account, attach::Attachments, calls, gates::Gates, random_hex, system::System};
+use super::{Config, account::Account, attach::Attachments, calls, events, gates::Gates, random_hex, system::System};
 use crate::{protocol::Stage, token::Token};
 
 /// The agent's state; a clone is another handle to the same.
@@ -76,6 +76,11 @@ impl AppState {
     /// What runs and waits.
     pub(crate) fn calls(&self) -> &Arc<calls::Calls> {
         &self.0.calls
+    }
+
+    /// What it tells of itself.
+    pub(super) fn events(&self) -> &Arc<events::Bus> {
+        self.0.calls.events()
     }
 
     /// The clients that are attached to calls.

@@ -10,11 +10,13 @@
 
 mod attach;
 mod error;
+mod event;
 mod exec;
 mod frame;
 mod health;
 mod openapi;
 mod process;
+mod sse;
 mod stream;
 mod system;
 mod whoami;
@@ -24,6 +26,11 @@ pub use attach::{
     CHANNEL_STDIN, CHANNEL_STDOUT, MAX_MESSAGE, Pty, TerminalSize,
 };
 pub use error::{ErrorBody, ErrorCode};
+pub use event::{
+    AgentStartedEvent, AuthFailedEvent, EventId, EventName, ExecExitedEvent, ExecOutputEvent, ExecStartedEvent,
+    GapEvent, GapReason, HEADER_LAST_EVENT_ID, LaggedEvent, LogEvent, MAX_EVENT, MalformedEventId, PATH_EVENTS,
+    PlainEvent, event_matches,
+};
 pub use exec::{ExecRequest, ExecResult, Shell, TimeoutSec};
 pub use frame::{
     FRAME_HEADER, Frame, FrameDecoder, FrameError, FrameKind, FramePart, FrameParts, MAX_FRAME, MEDIA_EVENTS,
@@ -35,6 +42,7 @@ pub use process::{
     ProcessEnded, ProcessInfo, ProcessList, ProcessMode, ProcessState, SessionEnded, SessionInfo, SessionList,
     SignalRequest, Signalled, StdinAccepted,
 };
+pub use sse::{SSE_ALIVE, SseDecoder, SseEvent, SseTooLarge, sse_event, sse_position};
 pub use stream::{Gap, HEADER_PROCESS_ID, Running, Started, StreamEnd, stream_event};
 pub use system::{SocketOwner, SocketProtocol, SystemProcess, SystemProcesses, SystemSocket, SystemSockets};
 pub use whoami::{Limits, Whoami};

@@ -12,7 +12,10 @@ use tokio::sync::oneshot;
 
 use super::super::{Exit, Outcome, Printer};
 use crate::{
-    guest::{self, Claim, Config, Deadlines, HostName, LogFormat, Network, Origin, PidFile, Signals, calls::Settings},
+    guest::{
+        self, Claim, Config, Deadlines, EventSettings, HostName, LogFormat, Network, Origin, PidFile, Signals,
+        calls::Settings,
+    },
     protocol::DEFAULT_PORT,
 };
 
@@ -129,6 +132,10 @@ struct PatienceArgs {
     stream_keep_alive: Option<u64>,
     #[arg(long, value_name = "N", hide = true)]
     max_connections: Option<usize>,
+    #[arg(long, value_name = "MS", hide = true)]
+    events_keep_alive: Option<u64>,
+    #[arg(long, value_name = "N", hide = true)]
+    events_kept: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -184,6 +191,11 @@ impl ServeArgs {
                 ping: or(self.patience.ping_interval, defaults.deadlines.ping),
                 ..defaults.deadlines
             },
+            events: EventSettings {
+                keep_alive: or(self.patience.events_keep_alive, defaults.events.keep_alive),
+                most: self.patience.events_kept.unwrap_or(defaults.events.most),
+                ..defaults.events
+            },
             ..defaults
         })
     }
@@ -194,8 +206,8 @@ pub(super) fn run(args: ServeArgs) -> Outcome {
         Format::Text => LogFormat::Text,
         Format::Json => LogFormat::Json,
     };
-    let _log = guest::start_log(args.log_file.as_deref(), format)?;
-    let config = args.config()?;
+    let log = guest::start_log(args.log_file.as_deref(), format)?;
+    let config = Config { log_tap: log.tap(), ..args.config()? };
     let log_file = args.log_file.clone();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the agent's threads")?;

@@ -5,6 +5,8 @@ mod credentials;
 mod detach_keys;
 mod doctor;
 mod down;
+mod event_line;
+mod events;
 mod exec;
 mod interactive;
 mod job;
@@ -55,6 +57,7 @@ enum PodCommand {
     WaitReady(wait_ready::WaitReadyArgs),
     Status(status::StatusArgs),
     List(list::ListArgs),
+    Events(events::EventsArgs),
     Logs(logs::LogsArgs),
     Credentials(credentials::CredentialsArgs),
     Pause(pause::PauseArgs),
@@ -92,6 +95,7 @@ impl PodArgs {
             PodCommand::WaitReady(args) => args.json,
             PodCommand::Status(args) => args.json,
             PodCommand::List(args) => args.json,
+            PodCommand::Events(args) => args.json,
             PodCommand::Shell(_) | PodCommand::Attach(_) | PodCommand::Logs(_) => false,
             PodCommand::Credentials(args) => args.json,
             PodCommand::Pause(args) => args.json,
@@ -118,6 +122,7 @@ pub(super) fn run(args: PodArgs) -> Outcome {
         PodCommand::WaitReady(args) => wait_ready::run(&args, printer),
         PodCommand::Status(args) => status::run(&args, printer),
         PodCommand::List(args) => list::run(&args, printer),
+        PodCommand::Events(args) => events::run(&args, printer),
         PodCommand::Logs(args) => logs::run(&args, printer),
         PodCommand::Credentials(args) => credentials::run(&args, printer),
         PodCommand::Pause(args) => pause::pause(&args, printer),

@@ -64,6 +64,14 @@ impl Finished {
         self.ran || matches!(self.summary, Summary::Failed(ErrorCode::Cancelled))
     }
 
+    /// The program's result, or the code of why there is none.
+    pub(super) fn result(&self) -> Result<&ExecResult, ErrorCode> {
+        match &self.brief {
+            Brief::Result(result) => Ok(result),
+            Brief::Error(error) => Err(error.error),
+        }
+    }
+
     /// How many processes the agent ended, and which it could not.
     pub(super) fn toll(&self) -> (u64, Vec<u32>) {
         match &self.brief {

@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, watch};
 use super::{
     super::{
         GuestError,
+        events::Bus,
         process::{Environs, Kill, Lingering, Output, Runs, Spec, Wish, supervise},
         request_id::RequestId,
         sys::{Drainer, TreeHome},
@@ -40,6 +41,7 @@ const END_DEADLINE: Duration = Duration::from_secs(6);
 pub struct Calls {
     settings: Settings,
     agent_id: String,
+    events: Arc<Bus>,
     environs: Arc<Environs>,
     slots: Slots,
     jobs: Arc<Semaphore>,
@@ -62,7 +64,11 @@ impl Calls {
     ///
     /// # Errors
     /// When the folder cannot be used.
-    pub async fn new(settings: Settings, agent_id: String) -> anyhow::Result<Arc<Self>> {
+    pub(in crate::guest) async fn new(
+        settings: Settings,
+        agent_id: String,
+        events: Arc<Bus>,
+    ) -> anyhow::Result<Arc<Self>> {
         let trees = TreeHome::detect(&agent_id, settings.use_cgroups, settings.drainer.as_deref());
         Runs::sweep(&settings.runs_dir, &trees).await;
         let environs = Environs {
@@ -80,6 +86,7 @@ impl Calls {
             sessions: Sessions::new(settings.queue, settings.session_wait),
             settings,
             agent_id,
+            events,
             environs: Arc::new(environs),
             input: Arc::new(Semaphore::new(MOST_INPUT_KIB)),
             books: Mutex::default(),
@@ -100,6 +107,10 @@ impl Calls {
 
     pub(in crate::guest) fn agent_id(&self) -> &str {
         &self.agent_id
+    }
+
+    pub(in crate::guest) fn events(&self) -> &Arc<Bus> {
+        &self.events
     }
 
     /// Begins a call, or joins the one that an earlier request with the same id began.
@@ -126,7 +137,7 @@ impl Calls {
         let Checked { spec, session, may_wait, mode } = checked;
         let facts = spec.facts(request_id, session, mode);
         let grace = if named.is_some() { self.settings.orphan_grace } else { Duration::ZERO };
-        let call = Call::new(facts, spec.output.clone(), grace);
+        let call = Call::new(facts, spec.output.clone(), grace, &self.events);
         if *self.stopping.borrow() {
             call.finish(Finished::never_started(Kill::Stopping));
             return Ok(Joined::to(&call));
@@ -294,6 +305,7 @@ impl Calls {
             "call ended"
         );
         let (len, tells_something) = (finished.ran.then(|| KEPT_CALL + finished.len()), finished.is_worth_a_record());
+        call.events.ended(finished.result());
         call.finish(finished);
         let mut books = self.books();
         if let Some(id) = &named {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
-use super::{super::sys::OutputEnd, ring::Ring};
+use super::{super::sys::OutputEnd, live::Observer, ring::Ring};
 use crate::protocol::FrameKind;
 
 /// What came on one stream.
@@ -64,16 +64,19 @@ pub(super) enum Rest {
 #[derive(Debug)]
 pub(super) enum Sink {
     /// Here, the first so many of them.
-    Keep(Captured, usize),
+    Keep(Captured, usize, FrameKind, Arc<dyn Observer>),
     /// Into the run's ring; how many have come.
-    Ring(Arc<Ring>, FrameKind, u64),
+    Ring(Arc<Ring>, u64, FrameKind, Arc<dyn Observer>),
 }
 
 impl Sink {
     async fn take(&mut self, bytes: &[u8]) {
+        // before a reader is waited for: it is to keep up the program, not those who look on
+        let (Self::Keep(_, _, kind, observer) | Self::Ring(_, _, kind, observer)) = &*self;
+        observer.output(*kind, bytes);
         match self {
-            Self::Keep(captured, max) => captured.take(bytes, *max),
-            Self::Ring(ring, kind, total) => {
+            Self::Keep(captured, max, ..) => captured.take(bytes, *max),
+            Self::Ring(ring, total, kind, _) => {
                 *total += bytes.len() as u64;
                 ring.push(*kind, bytes).await;
             }
@@ -83,11 +86,11 @@ impl Sink {
     /// What was kept.
     fn into_captured(self) -> Captured {
         match self {
-            Self::Keep(mut captured, _) => {
+            Self::Keep(mut captured, ..) => {
                 captured.end_on_a_character();
                 captured
             }
-            Self::Ring(_, _, total) => Captured { bytes: Vec::new(), total },
+            Self::Ring(_, total, ..) => Captured { bytes: Vec::new(), total },
         }
     }
 }

@@ -147,8 +147,8 @@ pub(crate) async fn supervise(
     let (leader_gone, leader_is_gone) = watch::channel(false);
     let read = |end, kind| {
         let sink = match &output {
-            Output::Keep(max) => Sink::Keep(Captured::default(), *max),
-            Output::Ring(ring) => Sink::Ring(Arc::clone(ring), kind, 0),
+            Output::Keep(max) => Sink::Keep(Captured::default(), *max, kind, live.observer()),
+            Output::Ring(ring) => Sink::Ring(Arc::clone(ring), 0, kind, live.observer()),
         };
         tokio::spawn(drain_into(sink, end, environs.drain_grace, leader_is_gone.clone()))
     };

@@ -3,6 +3,7 @@
 mod answer;
 mod attach;
 mod attached;
+mod events;
 mod exec;
 mod frames;
 mod health;
@@ -26,6 +27,7 @@ use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
 pub use attached::{AttachEvent, Attached, AttachedInput, AttachedOutput};
+pub use events::{AgentEvent, EventItem, EventStream, EventsPatience, EventsRequest};
 pub use exec::{ExecOutcome, RequestId};
 pub use health::Seen;
 pub(crate) use health::{Expected, judge, stage_sentence};
