@@ -6,6 +6,7 @@
 mod account;
 mod admit;
 mod attach;
+mod attachments;
 mod bind;
 pub mod calls;
 mod config;

@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Instant};
 
 use tokio::sync::watch;
 
-use super::{Config, account::Account, attach::Attachments, calls, events, gates::Gates, random_hex, system::System};
+use super::{
+    Config, account::Account, attachments::Attachments, calls, events, gates::Gates, random_hex, system::System,
+};
 use crate::{protocol::Stage, token::Token};
 
 /// The agent's state; a clone is another handle to the same.

@@ -15,8 +15,7 @@ use super::{
         GuestError,
         process::{Captured, Ending, Kill, Outcome, SpawnError},
     },
-    sessions::NoTurn,
-    slots::NoSlot,
+    no_turn::{NoSlot, NoTurn},
 };
 use crate::protocol::{ErrorBody, ErrorCode, ExecResult};
 

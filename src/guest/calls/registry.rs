@@ -18,11 +18,12 @@ use super::{
     },
     answer::{Finished, conflict},
     call::{Call, Joined},
+    no_turn::NoSlot,
     request::Checked,
     roster::Roster,
     sessions::{Place, Sessions},
     settings::Settings,
-    slots::{NoSlot, Slots},
+    slots::Slots,
     table::{Digest, Known, Table},
 };
 use crate::protocol::{ErrorCode, ProcessEnded, ProcessInfo, ProcessMode, SessionInfo};

@@ -5,6 +5,7 @@ mod attach;
 mod attached;
 mod events;
 mod exec;
+mod failed_try;
 mod frames;
 mod health;
 mod http;
@@ -36,10 +37,11 @@ pub use stream::{ExecEvent, ExecStream};
 
 use self::{
     answer::Answer,
+    failed_try::TryError,
     frames::garbled,
     health::{Place, seen_of},
     http::{BodyError, read_body},
-    once::{Form, Reply, TryError},
+    once::{Form, Reply},
     proof::{Agents, Guard, MAX_HEALTH, ProofLayer},
 };
 use super::{AgentKind, EngineKind, Error, ErrorKind, GuestOs, Pod, Result};
