@@ -54,6 +54,8 @@ fn a_guest_takes_calls() {
     let client = vm.client();
     bytes_come_back(&client);
     a_call_that_times_out_leaves_nothing(&vm);
+    output_is_whole_and_held_up_by_nobody(&vm);
+    a_job_and_a_terminal(&vm);
     timings(&vm, &client);
     a_pause_loses_and_repeats_nothing(&vm);
 
@@ -92,6 +94,32 @@ fn a_call_that_times_out_leaves_nothing(vm: &Vm) {
     let run = vm.podlink("exec", &["--timeout", "1", script]).run().exits(124);
     assert_eq!(run.stdout, "begun\n");
     assert_eq!(vm.exec("ps | grep -c '[s]leep 777'").exits(1).stdout, "0\n");
+}
+
+fn output_is_whole_and_held_up_by_nobody(vm: &Vm) {
+    step("10 MB on each stream, through the container and QEMU's network");
+    let script = "head -c 10000000 /dev/zero | tr '\\0' o & head -c 10000000 /dev/zero | tr '\\0' e >&2; wait";
+    let run = vm.exec(script).exits(0);
+    assert_eq!((run.stdout.len(), run.stderr.len()), (10_000_000, 10_000_000));
+    assert!(run.stdout.bytes().all(|byte| byte == b'o') && run.stderr.bytes().all(|byte| byte == b'e'));
+
+    step("a child in the background holds nothing up, and lives on");
+    let begun = Instant::now();
+    assert_eq!(vm.exec("sleep 7774 & echo STARTED; exit 3").exits(3).stdout, "STARTED\n");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    let left = vm.exec("ps | grep '[s]leep 7774' | awk '{print $1}'").exits(0).stdout;
+    vm.exec(&format!("kill {}", left.trim())).exits(0);
+}
+
+fn a_job_and_a_terminal(vm: &Vm) {
+    step("a job runs without its caller, and its output is taken up later");
+    let id = vm.podlink("exec", &["--detach", "echo first; sleep 1; echo second; exit 5"]).run().exits(0).stdout;
+    drop(vm.podlink("wait", &[id.trim()]).run().exits(5));
+    assert_eq!(vm.podlink("logs", &[id.trim()]).run().exits(0).stdout, "first\nsecond\n");
+
+    step("a program in a terminal of the guest");
+    let run = vm.podlink("exec", &["-t", "test -t 0 && test -t 1 && echo yes"]).run().exits(0);
+    assert_eq!(run.stdout, "yes\r\n");
 }
 
 fn timings(vm: &Vm, client: &AgentClient) {

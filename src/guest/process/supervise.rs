@@ -25,7 +25,7 @@ use super::{
     live::{Kill, Live, Wish},
     output::{Captured, Rest, Sink, drain_into},
     runs::{RunFolder, Runs},
-    spec::{Output, Spec},
+    spec::{Output, Spec, Terminal},
 };
 use crate::protocol::{FrameKind, RC_SIGNAL_BASE, RC_TIMED_OUT};
 
@@ -228,7 +228,10 @@ fn start(spec: &Spec, environs: &Environs) -> Result<Started, SpawnError> {
         command.env_clear();
     }
     command.envs(&spec.environment.add);
-    let (ends, slave) = ends(spec, &folder, &mut command).map_err(SpawnError::Files)?;
+    let (ends, slave) = match &spec.terminal {
+        Some(terminal) => terminal_ends(terminal).map_err(SpawnError::Terminal)?,
+        None => (pipe_ends(spec, &folder, &mut command).map_err(SpawnError::Files)?, None),
+    };
     let mut tree = environs.trees.plant(&spec.process_id);
     let held = tree.hold(&mut command).and_then(|()| match slave {
         // last: the process that becomes the program takes the terminal over
@@ -250,14 +253,16 @@ fn start(spec: &Spec, environs: &Environs) -> Result<Started, SpawnError> {
     }
 }
 
-/// Pipes that are the command's own now, or a terminal that is still to become it.
-fn ends(spec: &Spec, folder: &RunFolder, command: &mut Command) -> io::Result<(Ends, Option<PtySlave>)> {
-    if let Some(terminal) = &spec.terminal {
-        let (pty, slave) = Pty::open(terminal.rows, terminal.cols)?;
-        let pty = Arc::new(pty);
-        let input = Some(InputEnd::Terminal(Arc::clone(&pty)));
-        return Ok((Ends { stdout: OutputEnd::Terminal(pty), stderr: None, input }, Some(slave)));
-    }
+/// A terminal, whose other end is still to become the command's.
+fn terminal_ends(terminal: &Terminal) -> io::Result<(Ends, Option<PtySlave>)> {
+    let (pty, slave) = Pty::open(terminal.rows, terminal.cols)?;
+    let pty = Arc::new(pty);
+    let input = Some(InputEnd::Terminal(Arc::clone(&pty)));
+    Ok((Ends { stdout: OutputEnd::Terminal(pty), stderr: None, input }, Some(slave)))
+}
+
+/// Pipes, whose other ends are the command's own now.
+fn pipe_ends(spec: &Spec, folder: &RunFolder, command: &mut Command) -> io::Result<Ends> {
     let (stdout, child_stdout) = OutputPipe::new()?;
     let (stderr, child_stderr) = OutputPipe::new()?;
     let (input, stdin) = if spec.stdin.open {
@@ -271,7 +276,7 @@ fn ends(spec: &Spec, folder: &RunFolder, command: &mut Command) -> io::Result<(E
     };
     command.stdin(stdin).stdout(child_stdout).stderr(child_stderr);
     let (stdout, stderr) = (OutputEnd::Pipe(stdout), Some(OutputEnd::Pipe(stderr)));
-    Ok((Ends { stdout, stderr, input }, None))
+    Ok(Ends { stdout, stderr, input })
 }
 
 /// Asked for beforehand: the spawn's own error would not tell a missing folder from a missing program.
