@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Instant};
 
 use tokio::sync::watch;
 
-use super::{Config, account::Account, attach::Attachments, calls, gates::Gates, random_hex, system::System};
+use super::{
+    Config, account::Account, attach::Attachments, calls, counters::Counters, gates::Gates, random_hex, system::System,
+};
 use crate::{protocol::Stage, token::Token};
 
 /// The agent's state; a clone is another handle to the same.
@@ -76,6 +78,11 @@ impl AppState {
     /// What runs and waits.
     pub(crate) fn calls(&self) -> &Arc<calls::Calls> {
         &self.0.calls
+    }
+
+    /// What the agent counts of itself.
+    pub(super) fn counters(&self) -> &Arc<Counters> {
+        self.0.calls.counters()
     }
 
     /// The clients that are attached to calls.

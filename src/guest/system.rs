@@ -22,6 +22,9 @@ use crate::protocol::ErrorCode;
 pub(super) struct System {
     processes: Snapshots,
     sockets: Snapshots,
+    pub(super) info: Snapshots,
+    pub(super) packages: Snapshots,
+    pub(super) metrics: Snapshots,
 }
 
 impl System {
@@ -32,18 +35,24 @@ impl System {
 /// `GET /system/processes`.
 pub(super) async fn processes(State(state): State<AppState>) -> Result<Response, GuestError> {
     let patience = state.config().deadlines.snapshot;
-    answer(state.system().processes.json(patience, sys::system_processes).await)
+    answer(json(state.system().processes.json(patience, sys::system_processes).await))
 }
 
 /// `GET /system/sockets`.
 pub(super) async fn sockets(State(state): State<AppState>) -> Result<Response, GuestError> {
     let patience = state.config().deadlines.snapshot;
-    answer(state.system().sockets.json(patience, sys::system_sockets).await)
+    answer(json(state.system().sockets.json(patience, sys::system_sockets).await))
 }
 
-fn answer(taken: Result<Bytes, NoSnapshot>) -> Result<Response, GuestError> {
+/// The answer with this JSON.
+pub(super) fn answer(json: Result<Bytes, GuestError>) -> Result<Response, GuestError> {
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], json?).into_response())
+}
+
+/// What was seen, or why it was not.
+pub(super) fn json(taken: Result<Bytes, NoSnapshot>) -> Result<Bytes, GuestError> {
     match taken {
-        Ok(json) => Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], json).into_response()),
+        Ok(json) => Ok(json),
         Err(NoSnapshot::TooLong) => {
             Err(GuestError::new(ErrorCode::QueueFull, "a look at the system is under way and does not end")
                 .hint("a process that hangs in the guest's kernel may hold it up; try again later")

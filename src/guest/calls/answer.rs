@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use super::{
     super::{
         GuestError,
+        counters::CallEnd,
         process::{Captured, Ending, Kill, Outcome, SpawnError},
     },
     sessions::NoTurn,
@@ -62,6 +63,22 @@ impl Finished {
     /// Whether anybody may ask for it later: not where nothing ran, which its caller was told.
     pub(super) fn is_worth_a_record(&self) -> bool {
         self.ran || matches!(self.summary, Summary::Failed(ErrorCode::Cancelled))
+    }
+
+    /// How it ended, for the counters.
+    pub(super) fn end(&self) -> CallEnd {
+        match &self.brief {
+            Brief::Result(result) if result.timed_out => CallEnd::TimedOut,
+            Brief::Result(result) if result.rc == 0 => CallEnd::Succeeded,
+            Brief::Result(_) => CallEnd::Failed,
+            Brief::Error(error) => match error.error {
+                ErrorCode::Cancelled => CallEnd::Cancelled,
+                ErrorCode::AgentStopping => CallEnd::Stopped,
+                ErrorCode::SpawnFailed => CallEnd::SpawnFailed,
+                ErrorCode::Busy | ErrorCode::QueueFull => CallEnd::Refused,
+                _ => CallEnd::Faulty,
+            },
+        }
     }
 
     /// How many processes the agent ended, and which it could not.

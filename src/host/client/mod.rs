@@ -14,6 +14,7 @@ mod patience;
 mod proof;
 mod retry;
 mod stream;
+mod system;
 
 use std::{
     net::SocketAddr,
