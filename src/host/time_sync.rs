@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::{AgentClient, Error, ErrorKind, Result};
+use super::{AgentClient, AgentKind, ClientSettings, EngineKind, Error, ErrorKind, Pod, Result, Seen};
 use crate::protocol::{GuestTime, SetTime};
 
 /// How often a clock is to be looked at by whoever follows a pod for long.
@@ -19,6 +19,9 @@ pub const EVERY: Duration = Duration::from_mins(5);
 
 /// Steps in one go: the first mends it, a second what happened to the clock meanwhile.
 const MOST_STEPS: u32 = 3;
+
+/// For a guest to show that it is ready, where a command runs that need not wait for it.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// How a clock is measured and when it is stepped.
 #[derive(Debug, Clone)]
@@ -136,6 +139,28 @@ pub async fn sync(client: &AgentClient, settings: &SyncSettings) -> Result<SyncR
     in_time(settings, synced(client, settings)).await.map(|(report, _)| report)
 }
 
+/// Puts a pod's clock right beside another command, where its guest is ready: by how many milliseconds it was stepped.
+///
+/// Bounded, and never a failure: a guest that is not ready, an agent that may not or cannot, a clock that is right, and the
+/// local engine, whose clock is this host's, all come to `None`.
+pub async fn sync_along(pod: &Pod) -> Option<f64> {
+    if pod.settings().engine == EngineKind::Local || pod.settings().agent != AgentKind::Podlink {
+        return None;
+    }
+    let settings = ClientSettings { health_deadline: LOOK, ..ClientSettings::DEFAULT };
+    let client = AgentClient::for_pod(pod, settings).ok()?;
+    if !matches!(client.health().await, Ok(Seen::Ready(_))) {
+        return None;
+    }
+    match sync(&client, &SyncSettings::ALONG).await {
+        Ok(report) => report.stepped_ms,
+        Err(error) => {
+            tracing::debug!(%error, "the guest's clock was not looked at");
+            None
+        }
+    }
+}
+
 /// Looks at a clock again and again, for whoever follows a pod: the time between two looks shows how it drifts.
 #[derive(Debug)]
 pub struct TimeKeeper {
@@ -191,7 +216,9 @@ async fn measured(clock: &impl Clock, settings: &SyncSettings) -> Result<(Measur
             (Err(_), Some(_)) => break,
             (Err(error), None) => return Err(error),
         };
-        let passed = begun.elapsed();
+        // a host that slept meanwhile, or whose clock was set, knows by the difference that it knows little
+        let by_clock = u64::try_from(clock.host().saturating_sub(sent)).unwrap_or(0);
+        let passed = begun.elapsed().max(Duration::from_nanos(by_clock));
         let measurement = Measurement::of(read.unix_ns, sent, passed, begun);
         if best.as_ref().is_none_or(|(best, _)| measurement.error_ns < best.error_ns) {
             best = Some((measurement, read));

@@ -6,6 +6,7 @@ mod detach_keys;
 mod doctor;
 mod down;
 mod exec;
+mod info;
 mod interactive;
 mod job;
 mod kill;
@@ -18,8 +19,10 @@ mod restart;
 mod sessions;
 mod shell;
 pub(super) mod signal;
+mod stats;
 mod status;
 mod table;
+mod time_sync;
 mod top;
 mod up;
 mod wait;
@@ -52,6 +55,9 @@ enum PodCommand {
     Kill(kill::KillArgs),
     Sessions(sessions::SessionsArgs),
     Top(top::TopArgs),
+    Info(info::InfoArgs),
+    Stats(stats::StatsArgs),
+    TimeSync(time_sync::TimeSyncArgs),
     WaitReady(wait_ready::WaitReadyArgs),
     Status(status::StatusArgs),
     List(list::ListArgs),
@@ -89,6 +95,9 @@ impl PodArgs {
             PodCommand::Kill(args) => args.json,
             PodCommand::Sessions(args) => args.json,
             PodCommand::Top(args) => args.json,
+            PodCommand::Info(args) => args.json,
+            PodCommand::Stats(args) => args.json,
+            PodCommand::TimeSync(args) => args.json,
             PodCommand::WaitReady(args) => args.json,
             PodCommand::Status(args) => args.json,
             PodCommand::List(args) => args.json,
@@ -115,6 +124,9 @@ pub(super) fn run(args: PodArgs) -> Outcome {
         PodCommand::Kill(args) => kill::run(&args, printer),
         PodCommand::Sessions(args) => sessions::run(&args, printer),
         PodCommand::Top(args) => top::run(&args, printer),
+        PodCommand::Info(args) => info::run(&args, printer),
+        PodCommand::Stats(args) => stats::run(&args, printer),
+        PodCommand::TimeSync(args) => time_sync::run(&args, printer),
         PodCommand::WaitReady(args) => wait_ready::run(&args, printer),
         PodCommand::Status(args) => status::run(&args, printer),
         PodCommand::List(args) => list::run(&args, printer),

@@ -73,7 +73,7 @@ const NANOS: i64 = 1_000_000_000;
 
 #[cfg_attr(
     target_pointer_width = "64",
-    expect(clippy::unnecessary_fallible_conversions, clippy::useless_conversion, reason = "narrower elsewhere")
+    expect(clippy::useless_conversion, reason = "narrower elsewhere")
 )]
 fn nanos_of(time: i64) -> rustix::time::Nsecs {
     time.rem_euclid(NANOS).try_into().unwrap_or(0)

@@ -182,16 +182,8 @@ fn unescaped(text: &str) -> String {
             .get(..3)
             .filter(|_| byte == b'\\')
             .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
-        match code {
-            Some(code) => {
-                bytes.push(code);
-                rest = &after[3..];
-            }
-            None => {
-                bytes.push(byte);
-                rest = after;
-            }
-        }
+        bytes.push(code.unwrap_or(byte));
+        rest = if code.is_some() { &after[3..] } else { after };
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -295,7 +287,7 @@ mod tests {
             }
         );
         assert_eq!((seen[1].interface.as_str(), seen[1].received_bytes, seen[1].sent_bytes), ("eth0:1", 100, 200));
-        let many: String = (0..1000).map(|n| format!("e{n}: 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n")).collect();
+        let many = "e: 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1\n".repeat(1000);
         assert_eq!(network(many.as_bytes()).len(), MOST_LISTED);
     }
 
