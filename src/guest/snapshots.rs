@@ -48,13 +48,10 @@ impl Snapshots {
         look: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> Result<Bytes, NoSnapshot> {
         let arrived = Instant::now();
-        let here = Here::new(&self.asking);
+        let _here = Here::new(self);
         let json = async {
             let mut latest = Arc::clone(&self.latest).lock_owned().await;
             if let Some(taken) = latest.clone().filter(|taken| taken.begun >= arrived) {
-                if here.alone() {
-                    *latest = None;
-                }
                 return taken.json;
             }
             let asking = Arc::clone(&self.asking);
@@ -74,22 +71,23 @@ impl Snapshots {
 }
 
 /// A caller's being here.
-struct Here<'a>(&'a AtomicUsize);
+struct Here<'a>(&'a Snapshots);
 
 impl<'a> Here<'a> {
-    fn new(asking: &'a AtomicUsize) -> Self {
-        asking.fetch_add(1, Ordering::Relaxed);
-        Self(asking)
-    }
-
-    fn alone(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 1
+    fn new(snapshots: &'a Snapshots) -> Self {
+        snapshots.asking.fetch_add(1, Ordering::Relaxed);
+        Self(snapshots)
     }
 }
 
 impl Drop for Here<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        // the last to leave: where a look is under way nobody waits for it, and it is not kept
+        if self.0.asking.fetch_sub(1, Ordering::AcqRel) == 1
+            && let Ok(mut latest) = self.0.latest.try_lock()
+        {
+            *latest = None;
+        }
     }
 }
 

@@ -71,10 +71,7 @@ pub(in crate::guest) fn step_time(step: Step, bounds: std::ops::Range<i64>) -> i
 
 const NANOS: i64 = 1_000_000_000;
 
-#[cfg_attr(
-    target_pointer_width = "64",
-    expect(clippy::useless_conversion, reason = "narrower elsewhere")
-)]
+#[cfg_attr(target_pointer_width = "64", expect(clippy::useless_conversion, reason = "narrower elsewhere"))]
 fn nanos_of(time: i64) -> rustix::time::Nsecs {
     time.rem_euclid(NANOS).try_into().unwrap_or(0)
 }
