@@ -222,10 +222,11 @@ fn clock_check(evidence: &Evidence) -> Check {
     };
     let why = match evidence.pod.guest {
         GuestOs::Windows => {
-            "after a pause or the host's sleep it is behind, and Windows takes the machine's clock for local time; TLS \
-             and tokens fail by it"
+            "a pause or the host's sleep leaves it behind, and Windows takes the machine's clock for local time; TLS and \
+             tokens fail by it"
         }
-        GuestOs::Linux => "after a pause or the host's sleep it is behind; TLS and tokens fail by it",
+        GuestOs::Linux if ahead < 0.0 => "a pause or the host's sleep leaves it behind; TLS and tokens fail by it",
+        GuestOs::Linux => "TLS and tokens fail by it",
     };
     Check::warning("clock", &seen, Advice::new(format!("{seen} ({why})"), fix))
 }
