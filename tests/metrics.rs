@@ -209,9 +209,9 @@ fn parsed(python: &Path, text: &str, kind: &str) -> Value {
 
 #[test]
 fn prometheus_reads_the_text() {
-    let named = std::env::var_os("PODLINK_TEST_PROMETHEUS").map(std::path::PathBuf::from);
+    let given = std::env::var_os("PODLINK_TEST_PROMETHEUS").map(std::path::PathBuf::from);
     let made = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("tools").join("prometheus-client/bin/python");
-    let Some(python) = named.or_else(|| made.exists().then_some(made)) else {
+    let Some(python) = given.or_else(|| made.exists().then_some(made)) else {
         eprintln!("skipped: tests/tools/prometheus-client has not been run, and PODLINK_TEST_PROMETHEUS names nothing");
         return;
     };
