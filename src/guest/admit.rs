@@ -30,7 +30,12 @@ pub(super) async fn admit(State(state): State<AppState>, mut request: Request, n
     }
     let origin = match check(&state, &request) {
         Ok(origin) => origin,
-        Err(error) => return error.into_response(),
+        Err(error) => {
+            if error.code() == ErrorCode::Unauthorized {
+                state.counters().auth_failures.add_one();
+            }
+            return error.into_response();
+        }
     };
     let mut response = next.run(request).await;
     if let Some(origin) = origin {

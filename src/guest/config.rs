@@ -81,7 +81,7 @@ impl Deadlines {
         ping: Duration::from_secs(30),
         farewell: Duration::from_secs(1),
         lobby: Duration::from_secs(2),
-        snapshot: super::system::System::PATIENCE,
+        snapshot: super::looks::Looks::PATIENCE,
     };
 }
 

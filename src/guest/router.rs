@@ -13,11 +13,12 @@ use axum::{
 use tower_http::catch_panic::CatchPanicLayer;
 
 use super::{
-    GuestError, admit, attach, events, exec, health, processes, sessions, stamp, state::AppState, system, whoami,
+    GuestError, admit, attach, clock, events, exec, health, info, metrics, processes, sessions, stamp, state::AppState,
+    system, whoami,
 };
 use crate::protocol::{
-    ErrorCode, PATH_EVENTS, PATH_EXEC, PATH_EXEC_ATTACH, PATH_HEALTH, PATH_PROCESSES, PATH_SESSIONS,
-    PATH_SYSTEM_PROCESSES, PATH_SYSTEM_SOCKETS, PATH_WHOAMI,
+    ErrorCode, PATH_EVENTS, PATH_EXEC, PATH_EXEC_ATTACH, PATH_HEALTH, PATH_PROCESSES, PATH_SESSIONS, PATH_SYSTEM_INFO,
+    PATH_SYSTEM_METRICS, PATH_SYSTEM_PROCESSES, PATH_SYSTEM_SOCKETS, PATH_SYSTEM_TIME, PATH_WHOAMI,
 };
 
 /// What a caller with a token is told about paths.
@@ -56,6 +57,12 @@ pub(super) fn router(state: AppState) -> Router {
         .route("/sessions/{name}", delete(sessions::end.layer(from_fn(admit::understood))))
         .route(PATH_SYSTEM_PROCESSES, get(system::processes.layer(from_fn(admit::understood))))
         .route(PATH_SYSTEM_SOCKETS, get(system::sockets.layer(from_fn(admit::understood))))
+        .route(PATH_SYSTEM_INFO, get(info::get.layer(from_fn(admit::understood))))
+        .route(PATH_SYSTEM_METRICS, get(metrics::get.layer(from_fn(admit::understood))))
+        .route(
+            PATH_SYSTEM_TIME,
+            get(clock::get.layer(from_fn(admit::understood))).post(clock::set.layer(from_fn(admit::understood))),
+        )
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed);
     around(routes, &state).with_state(state)

@@ -84,6 +84,7 @@ pub async fn serve(
     announce(&state, &listeners)?;
 
     let doors = Doors::new(state.config());
+    state.counters().watch_places(&doors.served, state.config().max_connections);
     let app = router(state.clone());
     let (stop, stopping) = watch::channel(false);
     let mut accepting = JoinSet::new();
@@ -192,6 +193,7 @@ async fn accept(
             tracing::info!("accepting connections again");
             failing = false;
         }
+        state.counters().connections.add_one();
         let let_in = state.config().allow_peers.iter().any(|network| network.contains(address.ip()));
         let Some((standing, place)) = doors.place(let_in) else { continue };
         let (router, deadlines) = (router.clone(), state.config().deadlines.clone());

@@ -1,6 +1,6 @@
 //! What every answer bears, and the line that every request gets in the log.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use axum::{
     extract::{Request, State},
@@ -10,7 +10,7 @@ use axum::{
 };
 use tracing::Instrument as _;
 
-use super::{connection::Peer, request_id::RequestId, state::AppState};
+use super::{connection::Peer, counters::Counters, request_id::RequestId, state::AppState};
 use crate::protocol::{HEADER_PROTOCOL, HEADER_REQUEST_ID, PATH_HEALTH, PROTOCOL_VERSION};
 
 /// Hex digits of a token.
@@ -27,7 +27,7 @@ pub(super) async fn stamp(State(state): State<AppState>, mut request: Request, n
         Ok(Some(id)) => id,
         _ => RequestId::make(state.agent_id()),
     };
-    let line = Line::of(&request, &id);
+    let line = Line::of(&request, &id, state.counters());
     let span = tracing::info_span!("request", id = %id.id);
     let header_id = HeaderValue::from_str(&id.id).ok();
     request.extensions_mut().insert(id);
@@ -36,12 +36,22 @@ pub(super) async fn stamp(State(state): State<AppState>, mut request: Request, n
 
     let headers = response.headers_mut();
     headers.insert(HeaderName::from_static(HEADER_PROTOCOL), HeaderValue::from(PROTOCOL_VERSION));
+    // the library's own stands still for as long as the clock was set back by
+    if let Some(date) = date() {
+        headers.insert(header::DATE, date);
+    }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(id) = header_id {
         headers.insert(HeaderName::from_static(HEADER_REQUEST_ID), id);
     }
     line.answered(response.status().as_u16());
     response
+}
+
+/// This moment, as HTTP has it.
+fn date() -> Option<HeaderValue> {
+    let text = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&jiff::Timestamp::now());
+    HeaderValue::try_from(text.ok()?).ok()
 }
 
 /// A line of the log in the making; it is written when the request has its answer, or loses its caller.
@@ -54,10 +64,11 @@ struct Line {
     path: String,
     begun: Instant,
     answered: bool,
+    counters: Arc<Counters>,
 }
 
 impl Line {
-    fn of(request: &Request, id: &RequestId) -> Self {
+    fn of(request: &Request, id: &RequestId, counters: &Arc<Counters>) -> Self {
         Self {
             id: id.id.clone(),
             peer: request.extensions().get::<Peer>().map(|peer| peer.address.to_string()).unwrap_or_default(),
@@ -65,6 +76,7 @@ impl Line {
             path: loggable(request.uri().path()),
             begun: Instant::now(),
             answered: false,
+            counters: Arc::clone(counters),
         }
     }
 
@@ -74,6 +86,7 @@ impl Line {
 
     fn answered(mut self, status: u16) {
         self.answered = true;
+        self.counters.answered(status);
         let Self { id, peer, method, path, .. } = &self;
         let ms = self.ms();
         // health is asked many times a second by whoever waits
@@ -98,6 +111,7 @@ pub(super) fn loggable(path: &str) -> String {
 impl Drop for Line {
     fn drop(&mut self) {
         if !self.answered {
+            self.counters.requests_lost.add_one();
             let ms = self.ms();
             let Self { id, peer, method, path, .. } = self;
             tracing::info!(id, peer, %method, path, ms, "request lost its caller before the answer");

@@ -5,7 +5,8 @@ use std::{sync::Arc, time::Instant};
 use tokio::sync::watch;
 
 use super::{
-    Config, account::Account, attachments::Attachments, calls, events, gates::Gates, random_hex, system::System,
+    Config, account::Account, attachments::Attachments, calls, counters::Counters, events, gates::Gates, looks::Looks,
+    random_hex,
 };
 use crate::{protocol::Stage, token::Token};
 
@@ -23,7 +24,7 @@ struct Shared {
     token: watch::Receiver<Option<Token>>,
     gates: watch::Receiver<Gates>,
     draining: watch::Sender<bool>,
-    system: System,
+    looks: Looks,
 }
 
 /// Which agent this is, and since when.
@@ -71,7 +72,7 @@ impl AppState {
             token,
             gates,
             draining,
-            system: System::default(),
+            looks: Looks::default(),
         }))
     }
 
@@ -83,6 +84,11 @@ impl AppState {
     /// What it tells of itself.
     pub(super) fn events(&self) -> &Arc<events::Bus> {
         self.0.calls.events()
+    }
+
+    /// What the agent counts of itself.
+    pub(super) fn counters(&self) -> &Arc<Counters> {
+        self.0.calls.counters()
     }
 
     /// The clients that are attached to calls.
@@ -109,8 +115,8 @@ impl AppState {
     }
 
     /// The looks at the whole guest.
-    pub(super) fn system(&self) -> &System {
-        &self.0.system
+    pub(super) fn looks(&self) -> &Looks {
+        &self.0.looks
     }
 
     /// The token in force. The guard keeps the watching task out: it is not held across an `await`.

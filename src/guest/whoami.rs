@@ -19,8 +19,11 @@ const FEATURES: &[&str] = &[
     "exec.stdin",
     "exec.stream",
     "health.proof",
+    "system.info",
+    "system.metrics",
     "system.processes",
     "system.sockets",
+    "system.time",
 ];
 
 pub(super) async fn get(State(state): State<AppState>) -> Json<Whoami> {

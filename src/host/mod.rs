@@ -16,6 +16,7 @@ pub mod setup;
 mod state;
 mod status;
 pub mod terminal;
+pub mod time_sync;
 mod watch;
 
 pub use client::{

@@ -14,11 +14,14 @@ mod event;
 mod exec;
 mod frame;
 mod health;
+mod info;
+mod metrics;
 mod openapi;
 mod process;
 mod sse;
 mod stream;
 mod system;
+mod time;
 mod whoami;
 
 pub use attach::{
@@ -37,6 +40,10 @@ pub use frame::{
     MEDIA_MULTIPLEXED, frame_header,
 };
 pub use health::{Health, Stage};
+pub use info::{DiskInfo, LoggedIn, Package, SystemInfo};
+pub use metrics::{
+    AgentMetrics, CallCounts, CpuSeconds, DiskIo, DiskSpace, MemoryBytes, Metrics, NetworkIo, RequestCounts,
+};
 pub use openapi::openapi;
 pub use process::{
     ProcessEnded, ProcessInfo, ProcessList, ProcessMode, ProcessState, SessionEnded, SessionInfo, SessionList,
@@ -45,6 +52,7 @@ pub use process::{
 pub use sse::{SSE_ALIVE, SseDecoder, SseEvent, SseTooLarge, sse_event, sse_position};
 pub use stream::{Gap, HEADER_PROCESS_ID, Running, Started, StreamEnd, stream_event};
 pub use system::{SocketOwner, SocketProtocol, SystemProcess, SystemProcesses, SystemSocket, SystemSockets};
+pub use time::{GuestTime, SetTime, TimeSet, TimeZone};
 pub use whoami::{Limits, Whoami};
 
 /// The version of the wire that this build speaks.
@@ -80,6 +88,17 @@ pub const PATH_SESSIONS: &str = "/sessions";
 pub const PATH_SYSTEM_PROCESSES: &str = "/system/processes";
 /// All sockets of the guest that can be reached.
 pub const PATH_SYSTEM_SOCKETS: &str = "/system/sockets";
+/// What the guest is.
+pub const PATH_SYSTEM_INFO: &str = "/system/info";
+/// How busy the guest and its agent are.
+pub const PATH_SYSTEM_METRICS: &str = "/system/metrics";
+/// The guest's clocks; set by `POST`.
+pub const PATH_SYSTEM_TIME: &str = "/system/time";
+
+/// Media type of metrics as Prometheus reads them.
+pub const MEDIA_PROMETHEUS: &str = "text/plain";
+/// Media type of metrics as `OpenMetrics` has them.
+pub const MEDIA_OPENMETRICS: &str = "application/openmetrics-text";
 
 /// Default of [`ExecRequest::timeout_sec`].
 pub const DEFAULT_TIMEOUT_SEC: u64 = 60;

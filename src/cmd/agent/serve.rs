@@ -136,6 +136,8 @@ struct PatienceArgs {
     events_keep_alive: Option<u64>,
     #[arg(long, value_name = "N", hide = true)]
     events_kept: Option<usize>,
+    #[arg(long, value_name = "MS", hide = true)]
+    snapshot_deadline: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -189,6 +191,7 @@ impl ServeArgs {
                 write_stall: or(self.patience.write_stall, defaults.deadlines.write_stall),
                 attach_request: or(self.patience.attach_deadline, defaults.deadlines.attach_request),
                 ping: or(self.patience.ping_interval, defaults.deadlines.ping),
+                snapshot: or(self.patience.snapshot_deadline, defaults.deadlines.snapshot),
                 ..defaults.deadlines
             },
             events: EventSettings {

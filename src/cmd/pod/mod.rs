@@ -8,6 +8,7 @@ mod down;
 mod event_line;
 mod events;
 mod exec;
+mod info;
 mod interactive;
 mod job;
 mod kill;
@@ -20,8 +21,10 @@ mod restart;
 mod sessions;
 mod shell;
 pub(super) mod signal;
+mod stats;
 mod status;
 mod table;
+mod time_sync;
 mod top;
 mod up;
 mod wait;
@@ -54,6 +57,9 @@ enum PodCommand {
     Kill(kill::KillArgs),
     Sessions(sessions::SessionsArgs),
     Top(top::TopArgs),
+    Info(info::InfoArgs),
+    Stats(stats::StatsArgs),
+    TimeSync(time_sync::TimeSyncArgs),
     WaitReady(wait_ready::WaitReadyArgs),
     Status(status::StatusArgs),
     List(list::ListArgs),
@@ -92,6 +98,9 @@ impl PodArgs {
             PodCommand::Kill(args) => args.json,
             PodCommand::Sessions(args) => args.json,
             PodCommand::Top(args) => args.json,
+            PodCommand::Info(args) => args.json,
+            PodCommand::Stats(args) => args.json,
+            PodCommand::TimeSync(args) => args.json,
             PodCommand::WaitReady(args) => args.json,
             PodCommand::Status(args) => args.json,
             PodCommand::List(args) => args.json,
@@ -119,6 +128,9 @@ pub(super) fn run(args: PodArgs) -> Outcome {
         PodCommand::Kill(args) => kill::run(&args, printer),
         PodCommand::Sessions(args) => sessions::run(&args, printer),
         PodCommand::Top(args) => top::run(&args, printer),
+        PodCommand::Info(args) => info::run(&args, printer),
+        PodCommand::Stats(args) => stats::run(&args, printer),
+        PodCommand::TimeSync(args) => time_sync::run(&args, printer),
         PodCommand::WaitReady(args) => wait_ready::run(&args, printer),
         PodCommand::Status(args) => status::run(&args, printer),
         PodCommand::List(args) => list::run(&args, printer),

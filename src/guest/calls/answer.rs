@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use super::{
     super::{
         GuestError,
+        counters::CallEnd,
         process::{Captured, Ending, Kill, Outcome, SpawnError},
     },
     no_turn::{NoSlot, NoTurn},
@@ -68,6 +69,22 @@ impl Finished {
         match &self.brief {
             Brief::Result(result) => Ok(result),
             Brief::Error(error) => Err(error.error),
+        }
+    }
+
+    /// How it ended, for the counters.
+    pub(super) fn end(&self) -> CallEnd {
+        match &self.brief {
+            Brief::Result(result) if result.timed_out => CallEnd::TimedOut,
+            Brief::Result(result) if result.rc == 0 => CallEnd::Succeeded,
+            Brief::Result(_) => CallEnd::Failed,
+            Brief::Error(error) => match error.error {
+                ErrorCode::Cancelled => CallEnd::Cancelled,
+                ErrorCode::AgentStopping => CallEnd::Stopped,
+                ErrorCode::SpawnFailed => CallEnd::SpawnFailed,
+                ErrorCode::Busy | ErrorCode::QueueFull => CallEnd::Refused,
+                _ => CallEnd::Faulty,
+            },
         }
     }
 

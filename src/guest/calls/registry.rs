@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, watch};
 use super::{
     super::{
         GuestError,
+        counters::Counters,
         events::Bus,
         process::{Environs, Kill, Lingering, Output, Runs, Spec, Wish, supervise},
         request_id::RequestId,
@@ -43,6 +44,7 @@ pub struct Calls {
     settings: Settings,
     agent_id: String,
     events: Arc<Bus>,
+    counters: Arc<Counters>,
     environs: Arc<Environs>,
     slots: Slots,
     jobs: Arc<Semaphore>,
@@ -72,7 +74,9 @@ impl Calls {
     ) -> anyhow::Result<Arc<Self>> {
         let trees = TreeHome::detect(&agent_id, settings.use_cgroups, settings.drainer.as_deref());
         Runs::sweep(&settings.runs_dir, &trees).await;
+        let counters = Arc::new(Counters::default());
         let environs = Environs {
+            counters: Arc::clone(&counters),
             runs: Runs::open(&settings.runs_dir, &agent_id)?,
             trees,
             drainer: Drainer::new(settings.drainer.clone()),
@@ -88,6 +92,7 @@ impl Calls {
             settings,
             agent_id,
             events,
+            counters,
             environs: Arc::new(environs),
             input: Arc::new(Semaphore::new(MOST_INPUT_KIB)),
             books: Mutex::default(),
@@ -104,6 +109,15 @@ impl Calls {
     /// What holds the processes of a call here.
     pub fn tree_kind(&self) -> &'static str {
         self.environs.trees.kind()
+    }
+
+    pub(in crate::guest) const fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// Calls that run or wait.
+    pub(in crate::guest) fn living(&self) -> usize {
+        *self.living.borrow()
     }
 
     pub(in crate::guest) fn agent_id(&self) -> &str {
@@ -140,7 +154,7 @@ impl Calls {
         let grace = if named.is_some() { self.settings.orphan_grace } else { Duration::ZERO };
         let call = Call::new(facts, spec.output.clone(), grace, &self.events);
         if *self.stopping.borrow() {
-            call.finish(Finished::never_started(Kill::Stopping));
+            self.refuse(&call, Finished::never_started(Kill::Stopping));
             return Ok(Joined::to(&call));
         }
         let place = match &call.facts.session {
@@ -148,7 +162,7 @@ impl Calls {
             Some(name) => match self.sessions.enter(name, &call, may_wait) {
                 Ok(place) => Some(place),
                 Err(why) => {
-                    call.finish(Finished::no_turn(why));
+                    self.refuse(&call, Finished::no_turn(why));
                     return Ok(Joined::to(&call));
                 }
             },
@@ -162,6 +176,12 @@ impl Calls {
         drop(books);
         tokio::spawn(Arc::clone(self).drive(named.map(str::to_owned), call, spec, place, may_wait));
         Ok(joined)
+    }
+
+    /// Ends a call that is not even to wait.
+    fn refuse(&self, call: &Call, finished: Finished) {
+        self.counters.ended(finished.end());
+        call.finish(finished);
     }
 
     /// A call by the agent's name for it.
@@ -307,6 +327,10 @@ impl Calls {
         );
         let (len, tells_something) = (finished.ran.then(|| KEPT_CALL + finished.len()), finished.is_worth_a_record());
         call.events.ended(finished.result());
+        let (killed, survivors) = finished.toll();
+        self.counters.killed.add(killed);
+        self.counters.survivors.add(survivors.len() as u64);
+        self.counters.ended(finished.end());
         call.finish(finished);
         let mut books = self.books();
         if let Some(id) = &named {
@@ -341,7 +365,9 @@ impl Calls {
         };
         let process_id = spec.process_id.clone();
         let buffered = matches!(spec.output, Output::Keep(_));
+        let running = self.counters.running();
         let outcome = supervise(spec, Arc::clone(&self.environs), Arc::clone(&call.live), kill).await;
+        drop(running);
         drop(permit);
         drop(place);
         match outcome {

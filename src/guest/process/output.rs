@@ -4,7 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
-use super::{super::sys::OutputEnd, live::Observer, ring::Ring};
+use super::{
+    super::{counters::Counters, sys::OutputEnd},
+    live::Observer,
+    ring::Ring,
+};
 use crate::protocol::FrameKind;
 
 /// What came on one stream.
@@ -95,9 +99,23 @@ impl Sink {
     }
 }
 
+/// A stream's bytes on their way, counted as they come.
+#[derive(Debug)]
+pub(super) struct Counted {
+    pub(super) sink: Sink,
+    pub(super) counters: Arc<Counters>,
+}
+
+impl Counted {
+    async fn take(&mut self, bytes: &[u8]) {
+        self.counters.output_bytes.add(bytes.len() as u64);
+        self.sink.take(bytes).await;
+    }
+}
+
 /// Reads a pipe or a terminal to its end; or, once `leader_gone` says so and `grace` has passed, to what lies in it then.
 pub(super) async fn drain_into(
-    mut sink: Sink,
+    mut sink: Counted,
     mut pipe: OutputEnd,
     grace: Duration,
     mut leader_gone: watch::Receiver<bool>,
@@ -123,11 +141,11 @@ pub(super) async fn drain_into(
             },
         }
     };
-    (sink.into_captured(), rest)
+    (sink.sink.into_captured(), rest)
 }
 
 /// Takes what was in it when this began, and no more: its writer may never stop.
-async fn read_what_is_there(mut pipe: OutputEnd, sink: &mut Sink, buffer: &mut [u8]) -> Rest {
+async fn read_what_is_there(mut pipe: OutputEnd, sink: &mut Counted, buffer: &mut [u8]) -> Rest {
     let mut left = pipe.waiting();
     while left > 0 {
         let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());

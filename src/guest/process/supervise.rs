@@ -16,6 +16,7 @@ use tokio::{
 };
 
 use super::{
+    super::counters::Counters,
     super::sys::{
         self, CallTree, Drainer, Ended, InputEnd, InputPipe, OutputEnd, OutputPipe, Pty, PtySlave, TreeHome, WaitedFor,
     },
@@ -23,7 +24,7 @@ use super::{
     input::Input,
     launch,
     live::{Kill, Live, Wish},
-    output::{Captured, Rest, Sink, drain_into},
+    output::{Captured, Counted, Rest, Sink, drain_into},
     runs::{RunFolder, Runs},
     spec::{Output, Spec, Terminal},
 };
@@ -32,6 +33,8 @@ use crate::protocol::{FrameKind, RC_SIGNAL_BASE, RC_TIMED_OUT};
 /// What every run of an agent shares.
 #[derive(Debug)]
 pub(crate) struct Environs {
+    /// Where output is counted.
+    pub counters: Arc<Counters>,
     /// Where the files of runs lie.
     pub runs: Runs,
     /// Where the trees of runs are made.
@@ -150,6 +153,7 @@ pub(crate) async fn supervise(
             Output::Keep(max) => Sink::Keep(Captured::default(), *max, kind, live.observer()),
             Output::Ring(ring) => Sink::Ring(Arc::clone(ring), 0, kind, live.observer()),
         };
+        let sink = Counted { sink, counters: Arc::clone(&environs.counters) };
         tokio::spawn(drain_into(sink, end, environs.drain_grace, leader_is_gone.clone()))
     };
     let stdout = read(ends.stdout, FrameKind::Stdout);

@@ -16,6 +16,7 @@ mod patience;
 mod proof;
 mod retry;
 mod stream;
+mod system;
 
 use std::{
     net::SocketAddr,
