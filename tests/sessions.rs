@@ -249,8 +249,16 @@ fn a_whole_session_is_ended() {
     let whole = Stream::of(running).whole();
     assert_eq!((&*whole.stdout, &whole.end["error"]), (&b"so far\n"[..], &json!("cancelled")));
     assert_eq!(whole.end["started"], json!(true));
-    for call in calls {
-        assert_eq!(call.answer().is_error(409, "cancelled")["started"], json!(false));
+    for (n, call) in calls.into_iter().enumerate() {
+        let answer = call.answer();
+        if n % 3 == 0 {
+            // a job's caller has its id, and asks with it
+            let info = agent.info(answer.json["process_id"].as_str().unwrap());
+            assert_eq!((&info["state"], &info["error"]["error"]), (&json!("exited"), &json!("cancelled")));
+            assert_eq!(info["error"]["started"], json!(false));
+        } else {
+            assert_eq!(answer.is_error(409, "cancelled")["started"], json!(false));
+        }
     }
     assert!(!witness.exists(), "none of them ran");
     agent.delete("/sessions/s").is_error(404, "not_found");
@@ -319,6 +327,27 @@ fn a_job_holds_its_session_until_it_ends() {
     std::fs::write(&go, "").unwrap();
     assert_eq!(next.answer().json["stdout"], "job\nnext\n");
     assert_eq!(agent.info(&id)["result"]["rc"], json!(0));
+}
+
+#[test]
+fn a_job_that_has_to_wait_is_accepted_at_once() {
+    let agent = Agent::start();
+    let folder = tempfile::tempdir().unwrap();
+    let go = folder.path().join("go");
+    let held = plug(&agent, "s", &go);
+    let mut body = of("s", "echo late");
+    body["detach"] = json!(true);
+    let accepted = agent.post("/exec", &body);
+    assert_eq!((accepted.status, &accepted.json["pid"]), (202, &Value::Null));
+    let id = accepted.json["process_id"].as_str().unwrap();
+    assert_eq!(agent.info(id)["state"], "queued");
+    let missing = agent.spawn(&json!({ "argv": ["/no/such/program"], "session": "s" }));
+    std::fs::write(&go, "").unwrap();
+    assert_eq!(held.answer().json["stdout"], "held\n");
+    assert_eq!(agent.ended(id)["result"]["rc"], json!(0));
+    assert_eq!(agent.output(id, "").whole().stdout, b"late\n");
+    // what became of it is not lost, though its caller was told before
+    assert_eq!(agent.ended(&missing)["error"]["error"], "spawn_failed");
 }
 
 #[test]

@@ -37,13 +37,16 @@ pub(super) async fn run(
         return Ok(joined.finished().await.into_response());
     }
     // a call that came to nothing is told by its status, so the head waits for the start
-    let start = match joined.started().await {
-        Ok(start) => start,
-        Err(finished) => return Ok(finished.into_response()),
-    };
     if detach {
-        let started = Started { process_id: joined.process_id().to_owned(), pid: start.pid };
+        let start = match joined.started_or_in_line().await {
+            Ok(start) => start,
+            Err(finished) => return Ok(finished.into_response()),
+        };
+        let started = Started { process_id: joined.process_id().to_owned(), pid: start.map(|start| start.pid) };
         return Ok((StatusCode::ACCEPTED, Json(started)).into_response());
+    }
+    if let Err(finished) = joined.started().await {
+        return Ok(finished.into_response());
     }
     let reader = joined.reader(Some(0))?;
     let keep_alive = calls.settings().stream_keep_alive;

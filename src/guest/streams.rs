@@ -94,7 +94,7 @@ impl Sending {
             match tokio::time::timeout(limit, self.joined.started()).await {
                 Ok(Ok(start)) => {
                     self.begun = true;
-                    let started = Started { process_id: self.joined.process_id().to_owned(), pid: start.pid };
+                    let started = Started { process_id: self.joined.process_id().to_owned(), pid: Some(start.pid) };
                     return (event(stream_event::STARTED, &json(&started)), false);
                 }
                 Ok(Err(_)) => self.begun = true,

@@ -111,7 +111,7 @@ mod tests {
                 process_id: Some("p-1".into()),
                 ..ErrorBody::new(ErrorCode::Cancelled)
             })),
-            AttachStatus::Started(Started { process_id: "p-1".into(), pid: 7 }),
+            AttachStatus::Started(Started { process_id: "p-1".into(), pid: Some(7) }),
             AttachStatus::Gap { gap: Gap { from: 1, to: 2 } },
             AttachStatus::Detached { detached: true, offset: 9 },
         ] {

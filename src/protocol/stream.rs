@@ -25,12 +25,15 @@ pub mod stream_event {
 }
 
 /// A run has begun: the 202 of a detached call, the first event of a streamed one, the first status of an attached one.
+///
+/// A detached call whose turn in its session has not come is told likewise, without a number.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Started {
     /// The agent's name for the run.
     pub process_id: String,
-    /// The program's number in the guest.
-    pub pid: u32,
+    /// The program's number in the guest; null where the call waits for its turn.
+    #[serde(default)]
+    pub pid: Option<u32>,
 }
 
 /// Output that is gone: the ring had no room for it any more.

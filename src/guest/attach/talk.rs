@@ -215,7 +215,7 @@ impl Speaker {
             Ok(start) => {
                 waiting.feed(joined.input().ok());
                 let process_id = joined.process_id().to_owned();
-                self.status(&AttachStatus::Started(Started { process_id, pid: start.pid })).await?;
+                self.status(&AttachStatus::Started(Started { process_id, pid: Some(start.pid) })).await?;
             }
             Err(finished) => return self.result(&finished).await,
         }

@@ -52,6 +52,8 @@ pub(super) struct Call {
     orphan_grace: Duration,
     /// It needs no caller.
     detached: AtomicBool,
+    /// Others of its session were before it when it came.
+    in_line: AtomicBool,
 }
 
 impl Call {
@@ -78,6 +80,7 @@ impl Call {
             joined: AtomicUsize::new(0),
             orphan_grace,
             detached,
+            in_line: AtomicBool::new(false),
         })
     }
 
@@ -95,6 +98,7 @@ impl Call {
             joined: AtomicUsize::new(0),
             orphan_grace: self.orphan_grace,
             detached: AtomicBool::new(true),
+            in_line: AtomicBool::new(false),
         })
     }
 
@@ -113,6 +117,16 @@ impl Call {
         } else {
             self.facts.mode
         }
+    }
+
+    /// Says that others of its session come before it.
+    pub(super) fn stands_in_line(&self) {
+        self.in_line.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it did: its caller may know it without knowing what became of it.
+    pub(super) fn was_in_line(&self) -> bool {
+        self.in_line.load(Ordering::SeqCst)
     }
 
     /// Wishes to end it, for the task that runs it.
@@ -186,6 +200,18 @@ impl Joined {
             },
         }
         Err(self.0.wait().await)
+    }
+
+    /// Waits for the program's start; where others of the session come first, it is not waited for, and there is none yet.
+    ///
+    /// # Errors
+    /// The answer to a call that ended before anything ran.
+    pub(in crate::guest) async fn started_or_in_line(&self) -> Result<Option<Start>, Finished> {
+        let has_news = self.0.live.start_of().is_some() || self.0.outcome().is_some();
+        if self.0.was_in_line() && !has_news {
+            return Ok(None);
+        }
+        self.started().await.map(Some)
     }
 
     /// Its answer, when there is one.

@@ -160,7 +160,12 @@ impl Calls {
         let place = match &call.facts.session {
             None => None,
             Some(name) => match self.sessions.enter(name, &call, may_wait) {
-                Ok(place) => Some(place),
+                Ok(place) => {
+                    if !place.is_first {
+                        call.stands_in_line();
+                    }
+                    Some(place)
+                }
                 Err(why) => {
                     self.refuse(&call, Finished::no_turn(why));
                     return Ok(Joined::to(&call));
@@ -325,7 +330,8 @@ impl Calls {
             ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             "call ended"
         );
-        let (len, tells_something) = (finished.ran.then(|| KEPT_CALL + finished.len()), finished.is_worth_a_record());
+        let (len, tells_something) =
+            (finished.ran.then(|| KEPT_CALL + finished.len()), finished.is_worth_a_record() || call.was_in_line());
         call.events.ended(finished.result());
         let (killed, survivors) = finished.toll();
         self.counters.killed.add(killed);

@@ -42,11 +42,12 @@ impl Sessions {
             return Err(NoTurn::Busy);
         }
         let line = lines.entry(name.to_owned()).or_default();
-        if line.is_empty() {
+        let is_first = line.is_empty();
+        if is_first {
             turn.notify_one();
         }
         line.push_back(Member { call: Arc::clone(call), turn: Arc::clone(&turn) });
-        Ok(Place { sessions: Arc::clone(self), name: name.to_owned(), turn })
+        Ok(Place { sessions: Arc::clone(self), name: name.to_owned(), turn, is_first })
     }
 
     /// The calls of each session, the one whose turn it is first.
@@ -73,6 +74,8 @@ pub(super) struct Place {
     sessions: Arc<Sessions>,
     name: String,
     turn: Arc<Notify>,
+    /// Whether nobody stood before it when it was taken.
+    pub(super) is_first: bool,
 }
 
 impl Place {
