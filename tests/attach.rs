@@ -1,6 +1,9 @@
 //! Attached calls: stdin, output, terminals, detaching and coming back, over a real WebSocket.
 
-use std::time::{Duration, Instant};
+use std::{
+    io::Write as _,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{
@@ -584,6 +587,29 @@ fn a_peer_that_does_not_answer_a_ping_is_dropped_and_one_that_does_is_not() {
     }
     assert_eq!(processes::with_args(&["sleep", &alive]).len(), 1, "the other's goes on");
     drop(silent);
+}
+
+#[test]
+fn typing_ahead_of_a_program_that_ends_holds_up_nobody() {
+    let agent = Agent::start();
+    // more of them than threads that serve
+    for _ in 0..6 {
+        let mut client = agent.attach(&in_terminal("sleep 0.3"));
+        client.started();
+        let mut wire = client.socket.get_ref().try_clone().unwrap();
+        let typist = std::thread::spawn(move || {
+            // frames of a client, their mask all zero: the socket itself belongs to who reads
+            let frame = [&[0x82, 0xfe, 0x10, 0x01, 0, 0, 0, 0, 0][..], &[b'y'; 4096]].concat();
+            while wire.write_all(&frame).is_ok() {}
+        });
+        assert_eq!(client.rest().rc(), 0);
+        client.vanish(true);
+        typist.join().unwrap();
+        let begun = Instant::now();
+        assert_eq!(agent.get("/health").status, 200);
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    }
+    agent.stop();
 }
 
 #[test]

@@ -317,6 +317,35 @@ fn a_program_gets_the_time_to_clean_up_that_is_asked_for() {
 }
 
 #[test]
+fn a_shorter_grace_counts_and_so_does_the_agents_end() {
+    let agent = Agent::with(&["--drain", "0"]);
+    let tag = processes::unique_seconds();
+    let stubborn = |agent: &Agent| {
+        let id = agent.spawn(&script(&format!("trap : TERM; while :; do sleep {tag}; done")));
+        wait_for("the program", PATIENCE, || processes::with_args(&["sleep", &tag]).len() == 1);
+        id
+    };
+    let id = stubborn(&agent);
+    let sleeper = processes::with_args(&["sleep", &tag]);
+    let patient = agent.call("DELETE", &format!("/processes/{id}?grace_ms=60000"), &[], b"");
+    // the TERM meets the sleeper, and the program starts another
+    wait_for("the first wish", PATIENCE, || processes::with_args(&["sleep", &tag]) != sleeper);
+    let begun = Instant::now();
+    let ended = agent.delete(&format!("/processes/{id}?grace_ms=0"));
+    assert_eq!((ended.status, &ended.json["survivors"]), (200, &json!([])));
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert_eq!(patient.answer().status, 200);
+
+    let id = stubborn(&agent);
+    let sleeper = processes::with_args(&["sleep", &tag]);
+    let patient = agent.call("DELETE", &format!("/processes/{id}?grace_ms=60000"), &[], b"");
+    wait_for("the wish", PATIENCE, || processes::with_args(&["sleep", &tag]) != sleeper);
+    agent.stop();
+    assert!(processes::with_args(&["sleep", &tag]).is_empty(), "nobody outlives the agent");
+    drop(patient);
+}
+
+#[test]
 fn signals_reach_the_leader_or_the_tree() {
     let agent = hasty();
     let child = "trap 'echo child' USR1; while :; do sleep 0.05; done";

@@ -352,11 +352,11 @@ fn a_job_that_has_to_wait_is_accepted_at_once() {
 
 #[test]
 fn waiting_is_bounded_in_time_and_number() {
-    let agent = Agent::with(&["--session-wait", "2000", "--exec-queue", "3"]);
+    let agent = Agent::with(&["--session-wait", "2000", "--exec-queue", "2"]);
     let folder = tempfile::tempdir().unwrap();
     let go = folder.path().join("go");
     let held = plug(&agent, "s", &go);
-    // beside the one that runs there are two places
+    // behind the one that runs there are two places
     let calls: Vec<Pending> = (0..3).map(|_| agent.begin_post("/exec", &of("s", "true"), &[])).collect();
     let answers: Vec<Answer> = calls.into_iter().map(Pending::answer).collect();
     for (reason, count) in [("too many calls wait", 1), ("did not come in time", 2)] {

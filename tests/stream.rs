@@ -605,3 +605,30 @@ fn a_connection_is_used_again_after_a_stream() {
         connection.0.write_all(&bytes).unwrap();
     }
 }
+
+#[test]
+fn who_only_looks_on_costs_a_slow_caller_nothing() {
+    let agent = Agent::start();
+    let mut caller = agent.stream(&script("seq 1 2000000"));
+    let id = caller.process_id();
+    let Some(Item::Stdout(first)) = caller.next_word() else { panic!() };
+    // two who are quicker than the caller, which stands still
+    let watchers: Vec<_> = (0..2).map(|_| agent.output(&id, "watch=true")).collect();
+    let wait = Duration::from_millis(500);
+    std::thread::sleep(wait); // time in which a program that waited for the watchers would have run away
+    let whole = caller.whole();
+    assert_eq!(whole.gaps, []);
+    assert_eq!(first.len() + whole.stdout.len(), 14_888_896);
+    drop(watchers);
+}
+
+#[test]
+fn a_reader_that_stands_still_holds_no_slot_once_the_program_has_ended() {
+    let agent = Agent::with(&["--exec-slots", "1", "--exec-queue-wait", "10000"]);
+    let mut reader = agent.stream(&script("echo begun; head -c 200000 /dev/zero"));
+    reader.wait_for_stdout("begun\n");
+    let begun = Instant::now();
+    assert_eq!(agent.post("/exec", &script("echo next")).json["stdout"], "next\n");
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert_eq!(reader.whole().end["rc"], json!(0));
+}

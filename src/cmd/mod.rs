@@ -66,5 +66,22 @@ pub fn main() -> std::process::ExitCode {
         Command::Agent(args) => (false, agent::run(args)),
         Command::Demo(args) => (false, demo::run(&args)),
     };
-    outcome.unwrap_or_else(|failure| failure.report(Printer::new(json))).into()
+    let exit = outcome.unwrap_or_else(|failure| {
+        if failure.is_of_signal() {
+            end_soon(failure.exit());
+        }
+        failure.report(Printer::new(json))
+    });
+    exit.into()
+}
+
+/// Whoever asked the command to end does not wait for a terminal that takes no more words.
+fn end_soon(exit: Exit) {
+    const LAST_WORDS: std::time::Duration = std::time::Duration::from_secs(2);
+    let watch = std::thread::Builder::new().name("end-soon".into()).spawn(move || {
+        std::thread::sleep(LAST_WORDS);
+        #[expect(clippy::exit, reason = "the main thread hangs in a write to the terminal")]
+        std::process::exit(exit.0.into());
+    });
+    drop(watch); // where there is no thread the words are waited for
 }

@@ -72,6 +72,7 @@ impl Printer {
         // what comes from the guest or from an engine may hold line ends: the rule is one line
         let text =
             text.split(['\r', '\n']).map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+        let text = printable(&text);
         self.note(&format!("podlink: {text}"));
     }
 }

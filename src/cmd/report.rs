@@ -41,6 +41,16 @@ impl Failure {
         Self { exit, ..self }
     }
 
+    /// The code that the command ends with.
+    pub(super) const fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// Whether it stands for a signal that asked the command to end.
+    pub(super) fn is_of_signal(&self) -> bool {
+        self.code == host::ErrorKind::Interrupted.as_str()
+    }
+
     /// Prints it: one line on stderr, or with `--json` the object on stdout.
     pub(super) fn report(&self, printer: Printer) -> Exit {
         if printer.is_json() {

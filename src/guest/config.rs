@@ -50,6 +50,8 @@ pub struct Deadlines {
     pub header: Duration,
     /// Between two pieces of a body.
     pub body_stall: Duration,
+    /// How long a program may take nothing of what a request brings for its stdin.
+    pub stdin_stall: Duration,
     /// For a whole body, so that a drip of single bytes ends too.
     pub body_total: Duration,
     /// For a caller to take a piece of an answer.
@@ -73,6 +75,7 @@ impl Deadlines {
     pub const DEFAULT: Self = Self {
         header: Duration::from_secs(10),
         body_stall: Duration::from_secs(30),
+        stdin_stall: Duration::from_mins(5),
         // 8 MiB at 70 KB/s, a tenth of the slowest link that was measured under emulation
         body_total: Duration::from_mins(2),
         write_stall: Duration::from_mins(1),

@@ -11,6 +11,7 @@ use super::{
     GuestError,
     calls::{Digest, Form, check},
     extract::{JsonBytes, parse_json},
+    process::Claim,
     request_id::RequestId,
     state::AppState,
     streams::{self, Manner},
@@ -48,7 +49,7 @@ pub(super) async fn run(
     if let Err(finished) = joined.started().await {
         return Ok(finished.into_response());
     }
-    let reader = joined.reader(Some(0))?;
+    let reader = joined.reader(Some(0), Claim::Caller)?;
     let keep_alive = calls.settings().stream_keep_alive;
     Ok(streams::answer(joined, reader, Manner { form, follow: true, keep_alive }))
 }

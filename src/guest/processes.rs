@@ -19,11 +19,15 @@ use super::{
     GuestError,
     calls::{Form, Joined},
     extract::{JsonBytes, parse_json},
+    process::Claim,
     state::AppState,
     streams::{self, Manner},
     sys::{SignalNumber, UnknownSignal},
 };
 use crate::protocol::{ErrorCode, ProcessEnded, ProcessInfo, ProcessList, SignalRequest, Signalled, StdinAccepted};
+
+/// Bytes that are written to a program's stdin at once.
+const STDIN_PIECE: usize = 64 * 1024;
 
 /// Most milliseconds between TERM and KILL that a caller may ask for.
 const MOST_GRACE_MS: u64 = 60_000;
@@ -69,11 +73,13 @@ pub(super) async fn end(
 pub(super) struct OutputQuery {
     offset: Option<u64>,
     follow: bool,
+    /// Only look on, rather than be the one whom the program waits for.
+    watch: bool,
 }
 
 impl Default for OutputQuery {
     fn default() -> Self {
-        Self { offset: None, follow: true }
+        Self { offset: None, follow: true, watch: false }
     }
 }
 
@@ -86,7 +92,8 @@ pub(super) async fn output(
 ) -> Result<Response, GuestError> {
     let (id, query) = (named(id)?, asked(query)?);
     let joined = state.calls().find(&id)?;
-    let reader = joined.reader(query.offset)?;
+    let reader = joined.reader(query.offset, if query.watch { Claim::Watcher } else { Claim::Caller })?;
+    let joined = if query.watch { joined.watching() } else { joined };
     let form = streams::wanted(&headers).unwrap_or(Form::Frames);
     let keep_alive = state.calls().settings().stream_keep_alive;
     Ok(streams::answer(joined, reader, Manner { form, follow: query.follow, keep_alive }))
@@ -111,10 +118,10 @@ pub(super) async fn write_stdin(
     let input = joined.input()?;
     // who writes for as long as the program does not read is not who waits for its output
     drop(joined);
-    let stall = state.config().deadlines.body_stall;
+    let deadlines = &state.config().deadlines;
     let mut accepted_bytes: u64 = 0;
     loop {
-        let frame = match tokio::time::timeout(stall, body.frame()).await {
+        let frame = match tokio::time::timeout(deadlines.body_stall, body.frame()).await {
             Ok(None) => break,
             Ok(Some(Ok(frame))) => frame,
             Ok(Some(Err(error))) => {
@@ -127,11 +134,18 @@ pub(super) async fn write_stdin(
             }
         };
         let Some(data) = frame.data_ref() else { continue };
-        let written = input.write(data).await;
-        accepted_bytes += written.as_ref().map_or_else(|closed| closed.accepted, |()| data.len()) as u64;
-        if written.is_err() {
-            let detail = format!("the program's stdin is closed; {accepted_bytes} bytes of the body went to it");
-            return Err(GuestError::new(ErrorCode::Conflict, detail).closing());
+        for piece in data.chunks(STDIN_PIECE) {
+            // a caller that has gone is not seen here, and a program may read nothing for days
+            let Ok(written) = tokio::time::timeout(deadlines.stdin_stall, input.write(piece)).await else {
+                let detail =
+                    format!("the program reads nothing; at least {accepted_bytes} bytes of the body went to it");
+                return Err(GuestError::new(ErrorCode::Timeout, detail).closing());
+            };
+            accepted_bytes += written.as_ref().map_or_else(|closed| closed.accepted, |()| piece.len()) as u64;
+            if written.is_err() {
+                let detail = format!("the program's stdin is closed; {accepted_bytes} bytes of the body went to it");
+                return Err(GuestError::new(ErrorCode::Conflict, detail).closing());
+            }
         }
     }
     if accepted_bytes == 0 && !input.is_open() {

@@ -33,6 +33,14 @@ fn one(known: &[ProcessInfo], given: &str, pod: &Pod) -> Result<ProcessInfo, Err
     if let Some(info) = known.iter().find(|info| info.process_id == given) {
         return Ok(info.clone());
     }
+    if given.trim_start_matches(PREFIX).is_empty() {
+        // an unset variable of a script would name the one job that there is
+        let detail = format!("{given:?} names no job");
+        return Err(Error::new(ErrorKind::Rejected, detail).with_hint(format!(
+            "give an id, or the beginning of one; `podlink pod ps --pod {}` lists them",
+            pod.name()
+        )));
+    }
     let whole = if given.starts_with(PREFIX) { given.to_owned() } else { format!("{PREFIX}{given}") };
     let mut fitting = known.iter().filter(|info| info.process_id.starts_with(&whole));
     let hint = format!("`podlink pod ps --all --pod {}` lists those that there are", pod.name());

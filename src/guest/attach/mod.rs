@@ -35,7 +35,7 @@ use super::{
     calls::{Digest, Form, Joined, check},
     exec::meant_for_this_agent,
     extract::parse_json,
-    process::Reader,
+    process::{Claim, Reader},
     processes::{asked, named},
     request_id::RequestId,
     state::AppState,
@@ -70,7 +70,7 @@ pub(super) async fn process(
     let (id, query) = (named(id)?, asked(query)?);
     let upgrade = upgraded(upgrade)?;
     let joined = state.calls().find(&id)?;
-    let reader = joined.reader(query.offset)?;
+    let reader = joined.reader(query.offset, Claim::Caller)?;
     Ok(converse(upgrade, state, What::Known(joined, reader)))
 }
 
@@ -120,7 +120,7 @@ async fn begin_and_talk(talk: &mut Talk, state: &AppState, what: What) -> Partin
                 Err(parting) => return parting,
             };
             let begun = begin(state, &request_id, &request);
-            match begun.and_then(|joined| joined.reader(Some(0)).map(|reader| (joined, reader))) {
+            match begun.and_then(|joined| joined.reader(Some(0), Claim::Caller).map(|reader| (joined, reader))) {
                 Ok(begun) => begun,
                 Err(error) => return Parting::Refused(Box::new(error.told().clone())),
             }

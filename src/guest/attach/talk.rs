@@ -139,8 +139,10 @@ impl Talk {
             parting = listen(&mut self.incoming, &backlog, &signs) => parting,
             () = stopping => Parting::Stopping,
         };
-        if matches!(parting, Parting::Detached) {
-            joined.detach();
+        if matches!(parting, Parting::Detached) && !joined.detach() {
+            let detail = "a streamed call cannot run on without its caller; make it with `detach`, or attached";
+            let body = ErrorBody { detail: Some(detail.to_owned()), ..ErrorBody::new(ErrorCode::Conflict) };
+            return Parting::Refused(Box::new(body));
         }
         parting
     }

@@ -5,7 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
@@ -15,7 +15,7 @@ use super::{
     super::{
         GuestError,
         events::{Bus, CallEvents},
-        process::{Input, Kill, Live, Output, Reader, Ring, Start, Wish},
+        process::{Claim, Input, Kill, Live, Output, Reader, Ring, Start, Wish},
         sys::CallTree,
     },
     answer::Finished,
@@ -35,6 +35,15 @@ pub(super) struct Facts {
     pub(super) created_at: Timestamp,
 }
 
+/// The times that a call is given.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Graces {
+    /// How long it lives without a caller.
+    pub(super) orphan: Duration,
+    /// Between TERM and KILL.
+    pub(super) kill: Duration,
+}
+
 /// One call, shared by its task and its callers.
 #[derive(Debug)]
 pub(super) struct Call {
@@ -50,6 +59,8 @@ pub(super) struct Call {
     joined: AtomicUsize,
     /// How long it lives without a caller.
     orphan_grace: Duration,
+    /// Between TERM and KILL, where nobody says otherwise.
+    kill_grace: Duration,
     /// It needs no caller.
     detached: AtomicBool,
     /// Others of its session were before it when it came.
@@ -58,7 +69,7 @@ pub(super) struct Call {
 
 impl Call {
     /// One without callers.
-    pub(super) fn new(facts: Facts, output: Output, orphan_grace: Duration, bus: &Arc<Bus>) -> Arc<Self> {
+    pub(super) fn new(facts: Facts, output: Output, graces: Graces, bus: &Arc<Bus>) -> Arc<Self> {
         let events = CallEvents::new(
             bus,
             Arc::clone(&facts.process_id),
@@ -78,7 +89,8 @@ impl Call {
             finished,
             callers: AtomicUsize::new(0),
             joined: AtomicUsize::new(0),
-            orphan_grace,
+            orphan_grace: graces.orphan,
+            kill_grace: graces.kill,
             detached,
             in_line: AtomicBool::new(false),
         })
@@ -97,6 +109,7 @@ impl Call {
             callers: AtomicUsize::new(0),
             joined: AtomicUsize::new(0),
             orphan_grace: self.orphan_grace,
+            kill_grace: self.kill_grace,
             detached: AtomicBool::new(true),
             in_line: AtomicBool::new(false),
         })
@@ -142,12 +155,14 @@ impl Call {
         self.finished.send_replace(Some(finished));
     }
 
-    /// Ends it; of several reasons the first counts.
+    /// Ends it; of several reasons the first counts, and of several grace times the one that is over first.
     pub(super) fn kill(&self, why: Kill, grace: Option<Duration>) {
+        let by = Instant::now() + grace.unwrap_or(self.kill_grace);
         self.kill.send_if_modified(|wish| {
-            let first = wish.is_none();
-            wish.get_or_insert(Wish { why, grace });
-            first
+            let before = *wish;
+            let wish = wish.get_or_insert(Wish { why, by });
+            wish.by = wish.by.min(by);
+            before != Some(*wish)
         });
     }
 
@@ -166,19 +181,28 @@ impl Call {
 
 /// A call, and its caller's being there. Dropped before the call has ended, the caller has gone away.
 #[derive(Debug)]
-pub(in crate::guest) struct Joined(Arc<Call>);
+pub(in crate::guest) struct Joined {
+    call: Arc<Call>,
+    /// A watcher is not a caller: the call does not live for it.
+    watches: bool,
+}
 
 impl Joined {
     /// One more who waits.
     pub(super) fn to(call: &Arc<Call>) -> Self {
         call.callers.fetch_add(1, Ordering::SeqCst);
         call.joined.fetch_add(1, Ordering::SeqCst);
-        Self(Arc::clone(call))
+        Self { call: Arc::clone(call), watches: false }
+    }
+
+    /// Only to look on: the call does not live for it.
+    pub(in crate::guest) fn watching(self) -> Self {
+        Self { call: Arc::clone(&self.call), watches: true }
     }
 
     /// The agent's name for the run.
     pub(in crate::guest) fn process_id(&self) -> &str {
-        &self.0.facts.process_id
+        &self.call.facts.process_id
     }
 
     /// Waits for the program's start.
@@ -186,7 +210,7 @@ impl Joined {
     /// # Errors
     /// The answer to a call that ended before anything ran.
     pub(in crate::guest) async fn started(&self) -> Result<Start, Finished> {
-        let mut starting = self.0.live.starting();
+        let mut starting = self.call.live.starting();
         tokio::select! {
             biased;
             start = starting.wait_for(Option::is_some) => {
@@ -194,12 +218,12 @@ impl Joined {
                     return Ok(start);
                 }
             }
-            finished = self.0.wait() => match self.0.live.start_of() {
+            finished = self.call.wait() => match self.call.live.start_of() {
                 Some(start) => return Ok(start),
                 None => return Err(finished),
             },
         }
-        Err(self.0.wait().await)
+        Err(self.call.wait().await)
     }
 
     /// Waits for the program's start; where others of the session come first, it is not waited for, and there is none yet.
@@ -207,8 +231,8 @@ impl Joined {
     /// # Errors
     /// The answer to a call that ended before anything ran.
     pub(in crate::guest) async fn started_or_in_line(&self) -> Result<Option<Start>, Finished> {
-        let has_news = self.0.live.start_of().is_some() || self.0.outcome().is_some();
-        if self.0.was_in_line() && !has_news {
+        let has_news = self.call.live.start_of().is_some() || self.call.outcome().is_some();
+        if self.call.was_in_line() && !has_news {
             return Ok(None);
         }
         self.started().await.map(Some)
@@ -216,24 +240,24 @@ impl Joined {
 
     /// Its answer, when there is one.
     pub(in crate::guest) async fn finished(&self) -> Finished {
-        self.0.wait().await
+        self.call.wait().await
     }
 
     /// Its answer, if there is one.
     pub(in crate::guest) fn outcome(&self) -> Option<Finished> {
-        self.0.outcome()
+        self.call.outcome()
     }
 
     /// Its output from an offset on, or from the oldest byte that is kept.
     ///
     /// # Errors
     /// Where it is buffered, or the offset is beyond what has come.
-    pub(in crate::guest) fn reader(&self, from: Option<u64>) -> Result<Reader, GuestError> {
-        let Some(ring) = self.0.ring() else {
+    pub(in crate::guest) fn reader(&self, from: Option<u64>, claim: Claim) -> Result<Reader, GuestError> {
+        let Some(ring) = self.call.ring() else {
             return Err(GuestError::new(ErrorCode::Conflict, "the output of a buffered call is in its answer alone")
                 .hint("make the call with `detach`, or streamed by its Accept header"));
         };
-        Reader::new(ring, from).ok_or_else(|| {
+        Reader::new(ring, from, claim).ok_or_else(|| {
             let from = from.unwrap_or_default();
             GuestError::new(ErrorCode::BadRequest, format!("offset {from} is beyond the output's end, {}", ring.head()))
                 .hint("an offset counts the bytes of stdout and stderr together, from the call's start")
@@ -245,7 +269,7 @@ impl Joined {
     /// # Errors
     /// Where it has none.
     pub(in crate::guest) fn input(&self) -> Result<Arc<Input>, GuestError> {
-        self.0.live.input().ok_or_else(|| {
+        self.call.live.input().ok_or_else(|| {
             GuestError::new(ErrorCode::Conflict, "the call has no stdin that stays open")
                 .hint("make it with `open_stdin`, or attached")
         })
@@ -253,21 +277,32 @@ impl Joined {
 
     /// The program's processes, while it runs.
     pub(in crate::guest) fn tree(&self) -> Option<Arc<CallTree>> {
-        self.0.live.tree()
+        self.call.live.tree()
     }
 
-    /// Lets it run on without a caller.
-    pub(in crate::guest) fn detach(&self) {
-        self.0.detached.store(true, Ordering::SeqCst);
-        if let Some(ring) = self.0.ring() {
+    /// Lets it run on without a caller; where another caller is there, this one just leaves. `false` where it cannot be:
+    /// a streamed call is its caller's answer, and holds a slot.
+    pub(in crate::guest) fn detach(&self) -> bool {
+        if self.watches || self.call.callers.load(Ordering::SeqCst) > 1 {
+            return true;
+        }
+        if self.call.facts.mode == ProcessMode::Streamed {
+            return false;
+        }
+        self.call.detached.store(true, Ordering::SeqCst);
+        if let Some(ring) = self.call.ring() {
             ring.stop_waiting();
         }
+        true
     }
 }
 
 impl Drop for Joined {
     fn drop(&mut self) {
-        let call = Arc::clone(&self.0);
+        if self.watches {
+            return;
+        }
+        let call = Arc::clone(&self.call);
         if call.callers.fetch_sub(1, Ordering::SeqCst) > 1
             || call.finished.borrow().is_some()
             || call.detached.load(Ordering::SeqCst)

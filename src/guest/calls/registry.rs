@@ -18,7 +18,7 @@ use super::{
         sys::{Drainer, TreeHome},
     },
     answer::{Finished, conflict},
-    call::{Call, Joined},
+    call::{Call, Graces, Joined},
     no_turn::NoSlot,
     request::Checked,
     roster::Roster,
@@ -144,6 +144,9 @@ impl Calls {
         let mut books = self.books();
         let known = named.map_or(Known::Nothing, |id| books.by_request.find(id, digest));
         match known {
+            Known::Call(call) if call.mode() == ProcessMode::Detached && !books.by_process.knows(&call) => {
+                return Err(conflict("the call has ended and was forgotten"));
+            }
             Known::Call(call) => return Ok(Joined::to(&call)),
             Known::Another => return Err(conflict("the request id stands for another request")),
             Known::Forgotten => return Err(conflict("the call has ended and its result is no longer kept")),
@@ -151,8 +154,9 @@ impl Calls {
         }
         let Checked { spec, session, may_wait, mode } = checked;
         let facts = spec.facts(request_id, session, mode);
-        let grace = if named.is_some() { self.settings.orphan_grace } else { Duration::ZERO };
-        let call = Call::new(facts, spec.output.clone(), grace, &self.events);
+        let orphan = if named.is_some() { self.settings.orphan_grace } else { Duration::ZERO };
+        let graces = Graces { orphan, kill: self.settings.kill_grace };
+        let call = Call::new(facts, spec.output.clone(), graces, &self.events);
         if *self.stopping.borrow() {
             self.refuse(&call, Finished::never_started(Kill::Stopping));
             return Ok(Joined::to(&call));
@@ -372,10 +376,8 @@ impl Calls {
         let process_id = spec.process_id.clone();
         let buffered = matches!(spec.output, Output::Keep(_));
         let running = self.counters.running();
-        let outcome = supervise(spec, Arc::clone(&self.environs), Arc::clone(&call.live), kill).await;
+        let outcome = supervise(spec, Arc::clone(&self.environs), Arc::clone(&call.live), kill, (permit, place)).await;
         drop(running);
-        drop(permit);
-        drop(place);
         match outcome {
             Ok(outcome) if buffered => Finished::of_run(&process_id, outcome),
             Ok(outcome) => Finished::of_streamed(&process_id, outcome),

@@ -162,8 +162,8 @@ pub(in crate::guest) fn session(name: &str) -> Result<(), GuestError> {
 }
 
 fn terminal(pty: &Pty) -> Result<Terminal, GuestError> {
-    if pty.term.is_empty() || pty.term.contains(['=', '\0']) {
-        return Err(bad("pty.term is empty or holds `=` or a NUL").hint("leave it out for xterm-256color"));
+    if pty.term.is_empty() || !pty.term.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'=') {
+        return Err(bad("pty.term is no terminal's name").hint("leave it out for xterm-256color"));
     }
     Ok(Terminal { rows: dimension(pty.rows), cols: dimension(pty.cols), term: pty.term.clone() })
 }

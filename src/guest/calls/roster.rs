@@ -41,6 +41,11 @@ impl Roster {
         self.calls.get(process_id).map(|(_, call)| Arc::clone(call))
     }
 
+    /// Whether it has not been forgotten.
+    pub(super) fn knows(&self, call: &Call) -> bool {
+        self.calls.contains_key(&call.facts.process_id)
+    }
+
     /// Everybody, in the order in which they came.
     pub(super) fn all(&mut self) -> Vec<Arc<Call>> {
         self.forget_old(Instant::now());
@@ -89,7 +94,7 @@ impl Roster {
         let mut held = 0;
         for (_, id) in self.ended.iter().rev() {
             let Some(ring) = self.calls.get(id).and_then(|(_, call)| call.ring()) else { continue };
-            held += ring.head() - ring.tail();
+            held += ring.cost();
             if held > Settings::KEEP_BYTES as u64 {
                 ring.give_up();
             }

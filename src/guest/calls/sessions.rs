@@ -34,13 +34,15 @@ impl Sessions {
     /// Takes the last place in the line of the call's session.
     pub(super) fn enter(self: &Arc<Self>, name: &str, call: &Arc<Call>, may_wait: bool) -> Result<Place, NoTurn> {
         let mut lines = self.lines();
-        if lines.values().map(VecDeque::len).sum::<usize>() >= self.most {
+        let has_to_wait = lines.contains_key(name);
+        if has_to_wait && !may_wait {
+            return Err(NoTurn::Busy);
+        }
+        let waiting: usize = lines.values().map(|line| line.len().saturating_sub(1)).sum();
+        if has_to_wait && waiting >= self.most {
             return Err(NoTurn::Full);
         }
         let turn = Arc::new(Notify::new());
-        if lines.contains_key(name) && !may_wait {
-            return Err(NoTurn::Busy);
-        }
         let line = lines.entry(name.to_owned()).or_default();
         let is_first = line.is_empty();
         if is_first {

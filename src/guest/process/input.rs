@@ -119,7 +119,6 @@ impl Open {
             }
         };
         tokio::select! {
-            biased;
             () = write => {}
             _ = closing.wait_for(|closing| *closing) => {}
         }

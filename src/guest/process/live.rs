@@ -3,7 +3,7 @@
 use std::{
     fmt::Debug,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::Instant,
 };
 
 use jiff::Timestamp;
@@ -28,8 +28,8 @@ pub(crate) enum Kill {
 pub(crate) struct Wish {
     /// Why.
     pub why: Kill,
-    /// Between TERM and KILL; the agent's own where absent.
-    pub grace: Option<Duration>,
+    /// When TERM has had time enough and KILL comes.
+    pub by: Instant,
 }
 
 /// That the program runs, and since when.

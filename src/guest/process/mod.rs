@@ -23,7 +23,7 @@ pub(super) use error::SpawnError;
 pub(super) use input::Input;
 pub(super) use live::{Kill, Live, Observer, Start, Wish};
 pub(super) use output::Captured;
-pub(super) use ring::{Chunk, Reader, Ring, RingSize};
+pub(super) use ring::{Chunk, Claim, Reader, Ring, RingSize};
 pub(super) use runs::Runs;
 pub(super) use spec::{Environment, Output, Program, Spec, Stdin, Terminal};
 pub(super) use supervise::{Ending, Environs, Lingering, Outcome, supervise};

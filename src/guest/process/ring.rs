@@ -50,8 +50,13 @@ struct State {
     segments: VecDeque<Segment>,
     /// The offset behind the newest byte.
     head: u64,
-    /// The furthest offset up to which any reader has taken.
+    /// Up to where the reader has taken that is waited for, or the last one that was.
     taken: u64,
+    /// The readers of callers, and how far each has come. The newest is waited for: an older one may be a connection
+    /// that nobody has found broken yet.
+    callers: Vec<(u64, u64)>,
+    /// Readers that there have been.
+    numbered: u64,
     /// Whether the writer waits for readers.
     waits: bool,
     closed: bool,
@@ -70,6 +75,27 @@ struct Segment {
 impl State {
     fn tail(&self) -> u64 {
         self.head - self.bytes.len() as u64
+    }
+
+    /// A caller's reader has come so far.
+    fn moved(&mut self, number: u64, offset: u64) {
+        if let Some((_, so_far)) = self.callers.iter_mut().find(|(caller, _)| *caller == number) {
+            *so_far = offset;
+        }
+        self.wait_for_newest();
+    }
+
+    fn wait_for_newest(&mut self) {
+        if let Some((_, so_far)) = self.callers.last() {
+            self.taken = *so_far;
+        }
+    }
+
+    /// Whether one more segment would push out one that has not been taken.
+    fn would_lose_a_segment(&self, kind: FrameKind) -> bool {
+        self.segments.len() >= MOST_SEGMENTS
+            && self.segments.back().is_some_and(|last| last.kind != kind)
+            && self.segments.front().is_some_and(|first| first.end > self.taken)
     }
 
     fn append(&mut self, kind: FrameKind, bytes: &[u8], capacity: usize) {
@@ -138,6 +164,8 @@ impl Ring {
             segments: VecDeque::new(),
             head: 0,
             taken: 0,
+            callers: Vec::new(),
+            numbered: 0,
             waits,
             closed: false,
             readers: 0,
@@ -162,7 +190,9 @@ impl Ring {
 
     fn push_some(&self, kind: FrameKind, bytes: &[u8]) -> usize {
         let mut state = self.state();
-        let most = if state.waits {
+        let most = if state.waits && state.would_lose_a_segment(kind) {
+            0
+        } else if state.waits {
             let ahead = usize::try_from(state.head - state.taken).unwrap_or(usize::MAX);
             self.size.window.saturating_sub(ahead)
         } else {
@@ -201,6 +231,12 @@ impl Ring {
         self.state().head
     }
 
+    /// Bytes that keeping it takes.
+    pub(crate) fn cost(&self) -> u64 {
+        let state = self.state();
+        (state.bytes.len() + state.segments.len() * size_of::<Segment>()) as u64
+    }
+
     /// The offset of the oldest byte that is held.
     pub(crate) fn tail(&self) -> u64 {
         self.state().tail()
@@ -227,24 +263,40 @@ pub(crate) enum Chunk {
     End,
 }
 
+/// What a reader is to the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Claim {
+    /// A caller: the program waits for the newest of them.
+    Caller,
+    /// Somebody who looks on: it gets what is there, and a gap where it is too slow.
+    Watcher,
+}
+
 /// Reads a ring from an offset on.
 #[derive(Debug)]
 pub(crate) struct Reader {
     ring: Arc<Ring>,
     offset: u64,
+    number: u64,
 }
 
 impl Reader {
     /// A reader from `from`, or from the oldest byte that is held; `None` where that is beyond what has come.
-    pub(crate) fn new(ring: &Arc<Ring>, from: Option<u64>) -> Option<Self> {
+    pub(crate) fn new(ring: &Arc<Ring>, from: Option<u64>, claim: Claim) -> Option<Self> {
         let mut state = ring.state();
         let offset = from.unwrap_or_else(|| state.tail());
         if offset > state.head {
             return None;
         }
         state.readers += 1;
+        state.numbered += 1;
+        let number = state.numbered;
+        if claim == Claim::Caller {
+            state.callers.push((number, offset));
+            state.wait_for_newest();
+        }
         drop(state);
-        Some(Self { ring: Arc::clone(ring), offset })
+        Some(Self { ring: Arc::clone(ring), offset, number })
     }
 
     /// The offset behind what was handed out last.
@@ -273,15 +325,16 @@ impl Reader {
         if self.offset < tail {
             let gap = Gap { from: self.offset, to: tail };
             self.offset = tail;
+            state.moved(self.number, tail);
+            drop(state);
+            self.ring.taken.notify_waiters();
             return Some(Chunk::Gap(gap));
         }
         let Some((kind, bytes)) = state.copy(self.offset) else { return state.closed.then_some(Chunk::End) };
         self.offset += bytes.len() as u64;
-        if state.taken < self.offset {
-            state.taken = self.offset;
-            drop(state);
-            self.ring.taken.notify_waiters();
-        }
+        state.moved(self.number, self.offset);
+        drop(state);
+        self.ring.taken.notify_waiters();
         Some(Chunk::Output { kind, bytes: bytes.into() })
     }
 }
@@ -290,7 +343,11 @@ impl Drop for Reader {
     fn drop(&mut self) {
         let mut state = self.ring.state();
         state.readers -= 1;
+        state.callers.retain(|(caller, _)| *caller != self.number);
+        state.wait_for_newest();
         state.let_go();
+        drop(state);
+        self.ring.taken.notify_waiters();
     }
 }
 
@@ -321,7 +378,7 @@ mod tests {
             }
             let head = whole.len() as u64;
             prop_assert_eq!((ring.head(), ring.tail()), (head, head.saturating_sub(100)));
-            let Some(mut reader) = Reader::new(&ring, Some(from)) else {
+            let Some(mut reader) = Reader::new(&ring, Some(from), Claim::Caller) else {
                 prop_assert!(from > head);
                 return Ok(());
             };
@@ -348,7 +405,7 @@ mod tests {
     #[tokio::test]
     async fn a_writer_waits_for_its_reader_and_no_byte_is_lost() {
         let ring = Ring::new(SMALL, true);
-        let mut reader = Reader::new(&ring, None).unwrap();
+        let mut reader = Reader::new(&ring, None, Claim::Caller).unwrap();
         let written: Vec<u8> = (0..10_000_u32).map(|n| (n % 251) as u8).collect();
         let writer = tokio::spawn({
             let (ring, written) = (Arc::clone(&ring), written.clone());
@@ -370,7 +427,7 @@ mod tests {
         writer.await.unwrap();
         assert_eq!(got, written);
         // what the last connection may have swallowed is still there
-        assert_eq!(Reader::new(&ring, Some(9_950)).unwrap().offset(), 9_950);
+        assert_eq!(Reader::new(&ring, Some(9_950), Claim::Caller).unwrap().offset(), 9_950);
     }
 
     #[tokio::test]
@@ -386,15 +443,47 @@ mod tests {
         writer.await.unwrap();
         assert_eq!((ring.head(), ring.tail()), (1000, 900));
         // those who are reading it read it to its end
-        let mut early = Reader::new(&ring, Some(950)).unwrap();
+        let mut early = Reader::new(&ring, Some(950), Claim::Caller).unwrap();
         ring.give_up();
         assert_eq!(early.take(), Some(Chunk::Output { kind: FrameKind::Stderr, bytes: vec![7; 50].into() }));
         drop(early);
-        let mut reader = Reader::new(&ring, Some(0)).unwrap();
+        let mut reader = Reader::new(&ring, Some(0), Claim::Caller).unwrap();
         assert_eq!(reader.take(), Some(Chunk::Gap(Gap { from: 0, to: 1000 })));
         assert_eq!(reader.take(), None);
         ring.close();
         assert_eq!(reader.take(), Some(Chunk::End));
+    }
+
+    #[test]
+    fn who_only_watches_neither_hurries_nor_holds_up_the_program() {
+        let ring = Ring::new(SMALL, true);
+        let mut caller = Reader::new(&ring, Some(0), Claim::Caller).unwrap();
+        let mut watcher = Reader::new(&ring, None, Claim::Watcher).unwrap();
+        assert_eq!(ring.push_some(FrameKind::Stdout, &[1; 60]), 40);
+        assert!(watcher.take().is_some());
+        assert_eq!(ring.push_some(FrameKind::Stdout, &[1; 60]), 0);
+        assert!(caller.take().is_some());
+        assert_eq!(ring.push_some(FrameKind::Stdout, &[1; 60]), 40);
+        // the caller comes back over another connection, before the first is known to be broken
+        let mut back = Reader::new(&ring, Some(20), Claim::Caller).unwrap();
+        assert!(caller.take().is_some());
+        assert_eq!(ring.push_some(FrameKind::Stdout, &[1; 60]), 0, "it is the newer one that counts");
+        assert!(back.take().is_some());
+        assert_eq!(ring.push_some(FrameKind::Stdout, &[1; 10]), 10);
+        drop(back);
+        assert_eq!(ring.push_some(FrameKind::Stdout, &[1; 60]), 30, "then the one before it again");
+    }
+
+    #[test]
+    fn no_piece_is_pushed_out_that_was_not_taken() {
+        let ring = Ring::new(RingSize { capacity: 1 << 20, window: 1 << 20 }, true);
+        let mut reader = Reader::new(&ring, None, Claim::Caller).unwrap();
+        let kind = |n: usize| if n.is_multiple_of(2) { FrameKind::Stdout } else { FrameKind::Stderr };
+        let pushed = (0..MOST_SEGMENTS + 10).take_while(|n| ring.push_some(kind(*n), b"x") == 1).count();
+        assert_eq!(pushed, MOST_SEGMENTS);
+        assert!(matches!(reader.take(), Some(Chunk::Output { .. })));
+        assert_eq!(ring.push_some(kind(pushed), b"x"), 1);
+        assert_eq!(ring.push_some(kind(pushed + 1), b"x"), 0);
     }
 
     #[test]

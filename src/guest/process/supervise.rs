@@ -125,7 +125,8 @@ struct Ends {
     input: Option<InputEnd>,
 }
 
-/// Runs a program to its end; `live` is how others reach it meanwhile, and `kill` how they end it. Once this has been
+/// Runs a program to its end; `live` is how others reach it meanwhile, and `kill` how they end it. What is `held` is let
+/// go of when the program has ended, whoever still reads its output. Once this has been
 /// polled it must be driven to its end.
 ///
 /// # Errors
@@ -135,6 +136,7 @@ pub(crate) async fn supervise(
     environs: Arc<Environs>,
     live: Arc<Live>,
     kill: watch::Receiver<Option<Wish>>,
+    held: impl Send,
 ) -> Result<Outcome, SpawnError> {
     let (timeout, output) = (spec.timeout, spec.output.clone());
     let first = if spec.stdin.open { std::mem::take(&mut spec.stdin.bytes) } else { Vec::new() };
@@ -159,21 +161,25 @@ pub(crate) async fn supervise(
     let stdout = read(ends.stdout, FrameKind::Stdout);
     let stderr = ends.stderr.map(|end| read(end, FrameKind::Stderr));
 
-    let (ending, grace) = tokio::select! {
+    let ending = tokio::select! {
         biased;
-        _ = child.wait() => (Ending::Exited, None),
-        wish = wished_for(kill.clone()) => (Ending::Killed(wish.why), wish.grace),
-        () = timed_out(timeout) => (Ending::TimedOut, None),
+        _ = child.wait() => Ending::Exited,
+        wish = wished_for(kill.clone()) => Ending::Killed(wish.why),
+        () = timed_out(timeout) => Ending::TimedOut,
     };
     if let (Ending::Killed(_), Output::Ring(ring)) = (ending, &output) {
         ring.stop_waiting();
     }
-    let ended = match ending {
-        Ending::Exited => Ended::default(),
-        _ => tree.end(grace.unwrap_or(environs.kill_grace)).await,
+    let ended = if ending == Ending::Exited {
+        Ended::default()
+    } else {
+        let by = Instant::now() + environs.kill_grace;
+        // a wish may still bring it forward
+        tree.end(|| kill.borrow().map_or(by, |wish| wish.by)).await
     };
     let status = reap(&mut child).await;
     live.end();
+    drop(held);
     if let Some(input) = input {
         input.shut();
     }

@@ -61,6 +61,8 @@ pub struct ExecStream {
     patience: Patience,
     /// Since when nothing has come, once a connection broke.
     broken_at: Option<Instant>,
+    /// It is the caller's: the program waits for it, over another connection too.
+    callers: bool,
     /// What was lost before the very beginning is not to be told.
     from_oldest: bool,
     told_start: bool,
@@ -147,7 +149,7 @@ impl AgentClient {
                 let patience = Patience::new(self.settings.stream_keep_alive, self.stream_bound(request));
                 let life = self.settings.orphan_life;
                 let source = Source::Live(Live::new(response));
-                Ok(ExecStream { life, patience, source, ..ExecStream::over(self, process_id) })
+                Ok(ExecStream { life, patience, source, callers: true, ..ExecStream::over(self, process_id) })
             }
             Reply::Whole(answer) => match answer.parse::<serde_json::Value>(&self.place) {
                 Err(error) => Err(error),
@@ -184,6 +186,7 @@ impl ExecStream {
             life: client.settings.job_life,
             patience: Patience::new(client.settings.stream_keep_alive, None),
             broken_at: None,
+            callers: false,
             from_oldest: false,
             told_start: false,
             source: Source::Done,
@@ -229,7 +232,8 @@ impl ExecStream {
 
     fn path(&self) -> String {
         let id = segment(&self.process_id);
-        format!("{PATH_PROCESSES}/{id}/output?offset={}&follow={}", self.offset, self.follow)
+        let watch = if self.callers { "" } else { "&watch=true" };
+        format!("{PATH_PROCESSES}/{id}/output?offset={}&follow={}{watch}", self.offset, self.follow)
     }
 
     /// The agent's name for the call.

@@ -105,6 +105,7 @@ fn output() -> Operation {
         ))
         .parameter(of_call())
         .parameter(in_query("offset", "where to begin; the oldest that is kept where absent", whole_number()))
+        .parameter(in_query("watch", "only look on: the program does not wait for this reader", yes_or_no()))
         .parameter(in_query("follow", "wait for what is still to come; true where absent", yes_or_no()))
         .responses_of(errors(&[ADMISSION, AUTHORIZED, OF_ONE]))
         .response("200", or_streamed(plain("the output")))

@@ -73,7 +73,16 @@ impl Pty {
 
     /// Waits until it takes more, and types some or all of these bytes. What nobody is left to read vanishes.
     pub(crate) async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        self.end.async_io(Interest::WRITABLE, |end| Ok(rustix::io::write(end, bytes)?)).await
+        loop {
+            let mut ready = self.end.writable().await?;
+            if let Ok(written) = ready.try_io(|end| Ok(rustix::io::write(end, bytes)?)) {
+                return written;
+            }
+            // full, and nobody has the other end open: it counts as writable for ever and takes nothing more
+            if ready.ready().is_write_closed() {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+        }
     }
 
     /// The character that a program takes for the end of its input when it begins a line (Ctrl-D), where programs read

@@ -197,9 +197,9 @@ impl CallTree {
         self.subreaper().filter(|subreaper| subreaper.lives()).map(|subreaper| subreaper.pid)
     }
 
-    /// Ends everybody in it: TERM, `grace`, KILL, until nobody is left. The child must not have been waited for.
-    pub(crate) async fn end(&self, grace: Duration) -> Ended {
-        let begun = Instant::now();
+    /// Ends everybody in it: TERM, KILL once `by` has come, until nobody is left. What `by` says may change meanwhile.
+    /// The child must not have been waited for.
+    pub(crate) async fn end(&self, by: impl Fn() -> Instant + Send) -> Ended {
         if let Some(subreaper) = self.living_subreaper() {
             // or it would let go of everybody when the leader is among the first to die
             subreaper::stay(subreaper);
@@ -207,14 +207,14 @@ impl CallTree {
         let mut proven = Proven::default();
         let mut members = self.members(&mut proven);
         let mut seen: BTreeSet<u32> = members.iter().copied().collect();
-        if !grace.is_zero() {
+        if Instant::now() < by() {
             signal(&members, Signal::TERM);
             // a stopped process takes the TERM only when it goes on
             signal(&members, Signal::CONT);
         }
         let mut pause = Duration::from_millis(1);
-        while self.anybody(&members) && begun.elapsed() < grace {
-            tokio::time::sleep(pause.min(grace)).await;
+        while self.anybody(&members) && Instant::now() < by() {
+            tokio::time::sleep(pause.min(by().saturating_duration_since(Instant::now()))).await;
             pause = (pause * 2).min(Duration::from_millis(20));
             members = self.members(&mut proven);
             seen.extend(&members);
@@ -374,7 +374,8 @@ mod tests {
             let script = "trap 'exit 9' TERM; (trap '' TERM; exec env -i /usr/bin/setsid /bin/sleep 60 &)
                 sleep 60 & sleep 0.3; echo; while :; do wait; done";
             let (tree, mut child) = begin(&home, "ending", script).await;
-            let ended = tree.end(Duration::from_secs(2)).await;
+            let by = Instant::now() + Duration::from_secs(2);
+            let ended = tree.end(|| by).await;
             assert_eq!(ended, Ended { killed: 3, survivors: Vec::new() }, "{}", home.kind());
             assert_eq!(end_of(&mut child).await.code(), Some(9), "{}", home.kind());
             assert!(tree.release(), "{}", home.kind());
@@ -391,7 +392,7 @@ mod tests {
         assert_eq!(Some(subreaper), child.id());
         subreaper::kill(subreaper);
         until("the leader's end with it", || !tree.leader.unwrap().lives()).await;
-        let ended = tree.end(Duration::ZERO).await;
+        let ended = tree.end(Instant::now).await;
         assert_eq!(ended, Ended { killed: 2, survivors: Vec::new() });
         assert_eq!(leader_signal(end_of(&mut child).await), Some(9));
     }
