@@ -383,7 +383,7 @@ async fn a_job_is_begun_once_and_waited_for_over_broken_connections() {
         ("POST", "/exec") if posts.fetch_add(1, Ordering::SeqCst) == 0 => Reply::Close,
         ("POST", "/exec") => Reply::Bytes(http(202, "", r#"{"process_id":"p-1","pid":5}"#)),
         ("GET", "/processes/p-1") => Reply::Bytes(http(200, "", info)),
-        ("GET", "/processes/p-1/output?offset=0&follow=false") => {
+        ("GET", "/processes/p-1/output?offset=0&follow=false&watch=true") => {
             let frames = [
                 frame(FrameKind::Gap, br#"{"from":0,"to":2}"#),
                 frame(FrameKind::Stdout, b"234567"),
@@ -391,10 +391,12 @@ async fn a_job_is_begun_once_and_waited_for_over_broken_connections() {
             ];
             Reply::Bytes(streamed("p-1", &frames.concat()))
         }
-        ("GET", "/processes/p-1/output?offset=8&follow=true") if gets.fetch_add(1, Ordering::SeqCst) < 3 => {
+        ("GET", "/processes/p-1/output?offset=8&follow=true&watch=true") if gets.fetch_add(1, Ordering::SeqCst) < 3 => {
             Reply::Last(begun("p-1", &frame(FrameKind::Stdout, b"")))
         }
-        ("GET", "/processes/p-1/output?offset=8&follow=true") => Reply::Bytes(streamed("p-1", &wire(&output(), 8))),
+        ("GET", "/processes/p-1/output?offset=8&follow=true&watch=true") => {
+            Reply::Bytes(streamed("p-1", &wire(&output(), 8)))
+        }
         ("DELETE", "/processes/p-1?keep=true&grace_ms=1500") => {
             Reply::Bytes(http(200, "", r#"{"process_id":"p-1","killed":3,"survivors":[]}"#))
         }
