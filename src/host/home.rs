@@ -22,6 +22,14 @@ impl PodName {
     }
 }
 
+impl PodName {
+    /// What names the pod in a command line that is told to a person, with a blank before: also the default one is named,
+    /// since the environment may say another.
+    pub fn flag(&self) -> String {
+        format!(" --pod {self}")
+    }
+}
+
 impl fmt::Display for PodName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

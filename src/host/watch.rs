@@ -68,7 +68,7 @@ where
     let last = previous.map_or_else(|| "not known".to_owned(), |state| state.to_string());
     let wanted = until.map(|state| format!("not {state} ")).unwrap_or_default();
     let detail = format!("{wanted}after {:.1} s; the pod is {last}", timeout.as_secs_f64());
-    Err(Error::new(ErrorKind::WaitTimedOut, detail).with_hint("see what it is at with `podlink pod status`"))
+    Err(Error::new(ErrorKind::WaitTimedOut, detail).with_hint(format!("see what it is at with `podlink pod status{}`", pod.name().flag())))
 }
 
 #[cfg(test)]

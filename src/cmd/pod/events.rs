@@ -76,7 +76,7 @@ pub(super) fn run(args: &EventsArgs, printer: Printer) -> Outcome {
                 let detail = format!("no {name} within {} s", limit.as_secs_f64());
                 Err(Failure::from(
                     Error::new(ErrorKind::WaitTimedOut, detail)
-                        .with_hint("see what there is with `podlink pod events --since 0`"),
+                        .with_hint(format!("see what there is with `podlink pod events --since 0{}`", pod.name().flag())),
                 ))
             })
         };
