@@ -61,12 +61,8 @@ impl Failure {
 
 impl Serialize for Failure {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let json = FailureJson {
-            error: self.code,
-            detail: &self.detail,
-            hint: self.hint.as_deref(),
-            exit_code: self.exit.0,
-        };
+        let json =
+            FailureJson { error: self.code, detail: &self.detail, hint: self.hint.as_deref(), exit_code: self.exit.0 };
         json.serialize(serializer)
     }
 }

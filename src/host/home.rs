@@ -20,9 +20,7 @@ impl PodName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
-}
 
-impl PodName {
     /// What names the pod in a command line that is told to a person, with a blank before: also the default one is named,
     /// since the environment may say another.
     pub fn flag(&self) -> String {

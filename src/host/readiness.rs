@@ -208,7 +208,7 @@ async fn poll(
             return Err(client.error_of(&seen));
         }
         if matches!(seen, Seen::Refused | Seen::Reset | Seen::Silent) {
-            gone(&seen, &mut engine.borrow_mut())?;
+            gone(client, &seen, &mut engine.borrow_mut())?;
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(settings.max_pause);

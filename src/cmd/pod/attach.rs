@@ -56,7 +56,7 @@ pub(super) fn run(args: &AttachArgs, printer: Printer) -> Outcome {
             .await?;
         let stdin = if args.no_stdin || !info.stdin_open { Stdin::Others } else { Stdin::Ours };
         if args.offset.is_none() {
-            passing.from_oldest();
+            passing.begins_with_oldest();
         }
         let console = Console { stdin, terminal: info.pty, keys: args.detach_keys.clone() };
         let ended = interactive::talk(attached, &console, None, &mut passing, &mut interrupts).await;

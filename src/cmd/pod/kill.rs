@@ -63,8 +63,15 @@ enum Done {
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         was_queued: bool,
     },
-    Signalled { process_id: String, signalled: u64 },
-    Failed { process_id: String, error: &'static str, detail: String },
+    Signalled {
+        process_id: String,
+        signalled: u64,
+    },
+    Failed {
+        process_id: String,
+        error: &'static str,
+        detail: String,
+    },
 }
 
 /// `-9` as kill(1) has it: clap takes it for an id.

@@ -61,11 +61,19 @@ impl Halt {
 
 impl Passing {
     pub(super) fn new(printer: Printer) -> Result<Self, Error> {
-        Ok(Self { output: Output::new()?, printer, screen: None, gaps: Vec::new(), lost: false, from_oldest: false, forgotten: None })
+        Ok(Self {
+            output: Output::new()?,
+            printer,
+            screen: None,
+            gaps: Vec::new(),
+            lost: false,
+            from_oldest: false,
+            forgotten: None,
+        })
     }
 
     /// The oldest output that is kept was asked for: what was before it is no loss.
-    pub(super) const fn from_oldest(&mut self) {
+    pub(super) const fn begins_with_oldest(&mut self) {
         self.from_oldest = true;
     }
 
@@ -161,7 +169,10 @@ pub(super) fn processes(count: u64) -> String {
 pub(super) fn conclude(result: &ExecResult, printer: Printer) -> Exit {
     if result.timed_out {
         let seconds = Duration::from_millis(result.duration_ms).as_secs_f64();
-        printer.error(&format!("the program timed out after {seconds:.1} s and was killed ({})", processes(result.killed)));
+        printer.error(&format!(
+            "the program timed out after {seconds:.1} s and was killed ({})",
+            processes(result.killed)
+        ));
     }
     if result.truncated {
         printer.error(&format!(

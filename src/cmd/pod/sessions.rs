@@ -49,7 +49,9 @@ pub(super) fn run(args: &SessionsArgs, printer: Printer) -> Outcome {
     if let Some(session) = &args.end {
         let ended = block_on(async {
             let mut interrupts = Interrupts::catch()?;
-            interrupts.or(async { client.end_session(session).await.map_err(|error| ending_failed(error, session, &pod)) }).await
+            interrupts
+                .or(async { client.end_session(session).await.map_err(|error| ending_failed(error, session, &pod)) })
+                .await
         })?;
         if printer.is_json() {
             printer.json(&EndedJson { session, ended });

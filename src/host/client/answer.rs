@@ -51,7 +51,7 @@ pub(super) fn error_of(body: ErrorBody, place: &Place) -> Error {
         ErrorCode::NotReady => place.not_ready(body.stage.unwrap_or(Stage::Unknown), &body.waiting_for),
         ErrorCode::QueueFull => Error::new(ErrorKind::Busy, format!("the agent has no slot left: {said}"))
             .with_hint(format!(
-                "`podlink pod ps{}` shows what runs; try again once something has ended, or let it run on by itself (`podlink pod exec --detach`), which takes no slot",
+                "`podlink pod ps{}` shows what runs; try again once something has ended. `--no-queue` says so at once, a job (`--detach`) needs no slot",
                 place.pod_flag
             )),
         ErrorCode::Busy => Error::new(ErrorKind::Busy, format!("the call would have to wait: {said}"))

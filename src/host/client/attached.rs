@@ -143,7 +143,7 @@ impl Attached {
         let alive = tokio::spawn(stay_alive(Arc::clone(&sink), ping / 2));
         let line = Arc::new(Line { client: client.clone(), messages: sink, alive });
         let patience = Patience::new(ping, None);
-        let life = if needs_caller { client.settings.orphan_life } else { client.settings.attached_job_life };
+        let kept = if needs_caller { client.settings.orphan_life } else { client.settings.attached_job_life };
         let mut output = AttachedOutput {
             messages,
             line: Arc::clone(&line),
@@ -152,7 +152,7 @@ impl Attached {
             offset: 0,
             from_oldest: false,
             needs_caller,
-            life,
+            life: kept,
             broken_at: None,
             over: false,
         };

@@ -125,8 +125,21 @@ pub(in crate::cmd) fn tip(words: &[String]) -> Option<String> {
     if given.first().is_none_or(|word| word.starts_with('-')) {
         return Some("a program and its arguments go behind `--`: `podlink pod exec -- PROG ARGS`".to_owned());
     }
-    let quoted = shell_words::join(given);
-    Some(format!("`podlink pod exec -- {quoted}` runs a program; a script is one argument: '{}'", given.join(" ")))
+    let quoted: Vec<String> = given.iter().map(|word| quoted(word)).collect();
+    Some(format!(
+        "`podlink pod exec -- {}` runs a program with its arguments; a script is one argument, in quotes",
+        quoted.join(" ")
+    ))
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
 }
 
 /// The call as the wire has it; its time limit and what depends on the manner of the call are the caller's.

@@ -7,8 +7,8 @@ mod streamed;
 
 use std::time::Duration;
 
-pub(super) use self::args::{ExecArgs, session};
 pub(in crate::cmd) use self::args::tip;
+pub(super) use self::args::{ExecArgs, session};
 use super::{
     Exit, Failure, Outcome, Printer, block_on,
     interactive::{self, Console, Stdin},
