@@ -243,13 +243,7 @@ impl<'a> Feed<'a> {
                 input.close_stdin().await?;
                 self.closing = Closing::Sent;
             }
-            let size = if self.console.terminal { terminal::size() } else { None };
-            if let Some(Size { rows, cols }) = size
-                && size != self.told
-            {
-                input.resize(rows, cols).await?;
-                self.told = size;
-            }
+            self.tell_size(&mut input).await?;
             tokio::select! {
                 piece = next_piece(self.stdin.as_mut()) => self.typed(piece?, &mut input).await?,
                 _ = next_size(self.resizes.as_mut()) => {}
@@ -262,6 +256,17 @@ impl<'a> Feed<'a> {
         }
     }
 
+    async fn tell_size(&mut self, input: &mut AttachedInput) -> Result<(), Error> {
+        let size = if self.console.terminal { terminal::size() } else { None };
+        if let Some(Size { rows, cols }) = size
+            && size != self.told
+        {
+            input.resize(rows, cols).await?;
+            self.told = size;
+        }
+        Ok(())
+    }
+
     async fn typed(&mut self, piece: Vec<u8>, input: &mut AttachedInput) -> Result<(), Error> {
         let typed = if piece.is_empty() {
             self.stdin = None;
@@ -271,6 +276,8 @@ impl<'a> Feed<'a> {
             self.detector.take(piece)
         };
         if !typed.pass.is_empty() {
+            // what was typed after a change of the size is read after it
+            self.tell_size(input).await?;
             self.passed_at = Some(Instant::now());
             input.write(&typed.pass).await?;
             // a program that reads slowly has taken it only now
