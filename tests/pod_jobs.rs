@@ -190,6 +190,22 @@ fn an_attached_job_is_come_back_to_when_its_connection_is_cut() {
     let numbers = reading.join().unwrap();
     assert!(numbers.lines().map(|line| line.parse::<u32>().unwrap()).eq((1..=50_000).chain(1..=50_000)));
 
+    // in the middle of what is piped in: nothing of that may be missing, and nobody can tell what is
+    let id = start(&pod, &["-i", "read line; echo got $line; cat"]);
+    link.mend();
+    let (input, mut pipe) = std::io::pipe().unwrap();
+    let mut attached = pod.spawn(&["attach", &id], input);
+    pipe.write_all(b"one\n").unwrap();
+    let mut said = String::new();
+    BufReader::new(attached.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "got one\n");
+    link.cut();
+    assert_eq!(attached.wait().unwrap().code(), Some(125));
+    said.clear();
+    BufReader::new(attached.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("while input was passed on") && said.contains(&format!("--offset 8 {id}`")), "{said}");
+    link.mend();
+
     // for ever: it says how to come back
     let id = start(&pod, &["-i", "echo ready; cat"]);
     let (input, keys) = std::io::pipe().unwrap();

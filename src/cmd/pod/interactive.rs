@@ -112,7 +112,7 @@ async fn talk_with(
     interrupts: &mut Interrupts,
 ) -> Result<End, Halt> {
     let mut feed = Feed::new(console, told, raw)?;
-    let mut attached = attached;
+    let (id, mut attached) = (attached.process_id().to_owned(), attached);
     loop {
         let (input, mut output) = attached.split();
         let lost = match exchange(input, &mut output, &mut feed, passing, interrupts).await {
@@ -120,7 +120,7 @@ async fn talk_with(
             ended => return ended,
         };
         if feed.may_miss_some() {
-            return Err(input_cut(lost).into());
+            return Err(output.left(&input_cut(&id), lost).into());
         }
         attached = tokio::select! {
             again = output.reattach(lost) => again?,
@@ -130,9 +130,8 @@ async fn talk_with(
     }
 }
 
-fn input_cut(cause: Error) -> Error {
-    let detail = "the connection was cut while input was passed on; how much of it has arrived is not known";
-    Error::new(ErrorKind::AgentLost, detail).with_source(cause)
+fn input_cut(id: &str) -> String {
+    format!("the connection to {id} was cut while input was passed on; how much of that has arrived is not known")
 }
 
 /// Both directions over one connection.

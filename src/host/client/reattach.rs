@@ -23,7 +23,7 @@ impl AttachedOutput {
         let broken_at = self.broken_at.unwrap_or_else(Instant::now);
         let mut retry = Retry::new(client, self.life, None, cause).since(Some(broken_at));
         loop {
-            retry.pause().await.map_err(|error| self.left(error))?;
+            retry.pause().await.map_err(|error| self.unreachable(error))?;
             match client.attach_to(&self.process_id, Some(self.offset)).await {
                 Ok(mut attached) => {
                     attached.continues(self, broken_at);
@@ -34,10 +34,10 @@ impl AttachedOutput {
                     ErrorKind::NotFound => return Err(restarted()),
                     ErrorKind::AgentLost => {
                         let broken = Error::new(ErrorKind::Reset, "the new connection broke too").with_source(error);
-                        retry.failed(TryError::Unsent(broken)).map_err(|error| self.left(error))?;
+                        retry.failed(TryError::Unsent(broken)).map_err(|error| self.unreachable(error))?;
                     }
                     ErrorKind::Refused | ErrorKind::Reset | ErrorKind::Silent => {
-                        retry.failed(TryError::Unsent(error)).map_err(|error| self.left(error))?;
+                        retry.failed(TryError::Unsent(error)).map_err(|error| self.unreachable(error))?;
                     }
                     _ => return Err(error),
                 },
@@ -45,8 +45,15 @@ impl AttachedOutput {
         }
     }
 
-    /// The call is left to itself, because the agent cannot be reached.
-    fn left(&self, cause: Error) -> Error {
+    fn unreachable(&self, cause: Error) -> Error {
+        let why =
+            format!("the connection to {} was cut and the agent could not be reached again in time", self.process_id);
+        self.left(&why, cause)
+    }
+
+    /// The error of a caller that leaves the call to itself, and `why`: says what becomes of the call, and how it can be
+    /// come back to.
+    pub fn left(&self, why: &str, cause: Error) -> Error {
         let (id, pod, offset) = (&self.process_id, self.client().pod_flag(), self.offset);
         let (becomes, hint) = if self.needs_caller {
             (
@@ -56,8 +63,6 @@ impl AttachedOutput {
         } else {
             ("it may run on", format!("come back with `podlink pod attach{pod} --offset {offset} {id}`"))
         };
-        let detail =
-            format!("the connection to {id} was cut and the agent could not be reached again in time; {becomes}");
-        Error::new(ErrorKind::AgentLost, detail).with_hint(hint).with_source(cause)
+        Error::new(ErrorKind::AgentLost, format!("{why}; {becomes}")).with_hint(hint).with_source(cause)
     }
 }
