@@ -18,6 +18,11 @@
 #[cfg(not(unix))]
 compile_error!("only Unix so far: what differs by operating system lives in guest/sys and has no Windows half yet");
 
+/// What README.md shows compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod cmd;
 pub mod compose;
 pub mod guest;

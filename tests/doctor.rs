@@ -2,6 +2,7 @@
 //! scripts that print what podman prints; the port's other behaviours are fakes, since the real agent has none of them.
 
 use std::{
+    io::{BufRead as _, BufReader},
     net::TcpListener,
     path::{Path, PathBuf},
     sync::{
@@ -173,6 +174,27 @@ fn a_real_agent_that_waits_for_a_gate_says_so() {
     assert!(begun.elapsed() < Duration::from_secs(15));
     // to a local pod an agent that it did not start is a stranger that holds its token
     assert!(verdict(&run).contains(gate.to_str().unwrap()) && verdict(&run).contains("wait-ready"), "{}", run.stdout);
+}
+
+#[test]
+fn an_agent_whose_slots_are_taken_is_busy_and_not_broken() {
+    let agent = Agent::with(&["--exec-slots", "1"]);
+    let home = tempfile::tempdir().unwrap();
+    let _other = write_pod(home.path(), agent.port(), "");
+    replace_private(&home.path().join("fake/agent_token.txt"), agent.token().as_bytes()).unwrap();
+    let busy = Cli::new(["pod", "exec", "--pod", "fake", "echo begun; exec sleep 600"]).home(home.path());
+    let mut busy = busy.command().stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(busy.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "begun\n");
+    let run = doctor(home.path()).run();
+    // what else is not as it should be with a pod that was not set up is said before
+    let exec = run.stdout.lines().find(|line| line.contains(" exec ")).unwrap();
+    assert!(exec.starts_with('!') && exec.contains("every slot is taken"), "{}", run.stdout);
+    let run = Cli::new(["pod", "exec", "--pod", "fake", "--no-queue", "true"]).home(home.path()).run().exits(125);
+    assert!(run.stderr.contains("`podlink pod ps --pod fake` shows what runs"), "{}", run.stderr);
+    busy.kill().unwrap();
+    busy.wait().unwrap();
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn well() -> Evidence {
     let who = serde_json::from_str(
         r#"{"user":"Docker","session_id":1,"interactive":true,"elevated":true,"agent_id":"a","version":"0.1.0","limits":{}}"#,
     );
-    let exec = ExecEvidence { rc: 0, took: Duration::from_millis(9) };
+    let exec = ExecEvidence::Ran { rc: 0, took: Duration::from_millis(9) };
     Evidence {
         agent: Some(AgentEvidence { whoami: Ok(Some(who.unwrap())), exec: Asked::Answer(exec), clock: None }),
         clock: Some(0.5),
@@ -455,7 +455,7 @@ fn the_table_of_causes() {
         ),
         (
             "exec ends badly",
-            changed(well(), |e| agent(e, Asked::Answer(ExecEvidence { rc: 3, took: Duration::ZERO }))),
+            changed(well(), |e| agent(e, Asked::Answer(ExecEvidence::Ran { rc: 3, took: Duration::ZERO }))),
             "exec",
             &["code 3"],
         ),
@@ -535,6 +535,14 @@ fn what_works_and_should_be_seen_to_is_a_warning() {
     let ssh = PortOwner::Other(Owner::Process { name: "ssh".into(), pid: 9 });
     for (evidence, check, said) in [
         (changed(well(), |e| e.clock = Some(-7200.0)), "clock", "7200 s behind"),
+        (
+            changed(well(), |e| {
+                let busy = ExecEvidence::NoSlot("every slot is taken".into());
+                e.agent.as_mut().unwrap().exec = Asked::Answer(busy);
+            }),
+            "exec",
+            "its agent is busy: all slots for calls are taken at this moment: `podlink pod ps --pod lab` shows what runs",
+        ),
         (changed(well(), |e| e.clock = Some(3.0)), "clock", "w32tm"),
         (changed(well(), |e| e.clock = Some(3600.0)), "clock", "takes the machine's clock for local time"),
         (

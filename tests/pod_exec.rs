@@ -10,7 +10,7 @@ use std::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::support::{
-    Cli, Port,
+    Cli, LocalPod, Port,
     fake::{Fake, Reply, Request, frames, http, proved, whoami, write_pod},
     wait_for,
 };
@@ -118,7 +118,7 @@ fn arguments_become_the_call() {
         &["a", "b"][..],
         &[],
         &["-"],
-        &["--timeout", "0", "x"],
+        &["--timeout", "-1", "x"],
         &["--env", "NOT_SET", "x"],
         &["x", "--", "y"],
         &["--session", "a b", "x"],
@@ -313,4 +313,33 @@ fn an_agent_of_another_kind_is_driven_where_the_setting_says_so() {
     let run = Cli::new(["pod", "exec", "--pod", "fake", "--wait", "5", "x"]).home(home.path()).run().exits(5);
     assert_eq!(run.stdout, "ok\r\n");
     assert!(fake.requests_for("POST", "/exec")[0].header("x-request-id").is_none());
+}
+
+#[test]
+fn words_behind_a_script_are_told_how_they_would_be_right() {
+    for (words, line) in [
+        (&["exec", "ls", "-la"][..], "podlink pod exec -- ls -la"),
+        (&["exec", "ls", "a b"], "podlink pod exec -- ls 'a b'"),
+        (&["exec", "--nonsense"], "podlink pod exec -- PROG ARGS"),
+    ] {
+        let run = Cli::new([&["pod"], words].concat()).run().exits(2);
+        assert!(run.stderr.contains(line), "{}", run.stderr);
+        assert!(!run.stderr.contains("to pass '"), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn no_time_limit_is_a_limit_of_none() {
+    let pod = LocalPod::ready();
+    pod.pod(&["exec", "--timeout", "0", "-e", "A=b", "-w", "/", "test $A = b && exit 5"]).run().exits(5);
+    pod.pod(&["exec", "-i", "--timeout", "0", "exit 5"]).stdin(b"").run().exits(5);
+    let run = pod.pod(&["exec", "--json", "--timeout", "0", "true"]).run().exits(2);
+    assert!(run.stdout.contains("needs a limit"), "{}", run.stdout);
+    let run = pod.pod(&["exec", "--timeout", "0.3", "sleep 600 & wait"]).run().exits(124);
+    assert!(
+        run.stderr.starts_with("podlink: the program timed out after 0.")
+            && run.stderr.contains("was killed (2 processes)"),
+        "{}",
+        run.stderr
+    );
 }

@@ -1,7 +1,7 @@
 //! Detached jobs and sessions, by the commands on them.
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     process::Stdio,
     time::{Duration, Instant},
 };
@@ -133,12 +133,17 @@ fn a_job_reads_what_is_piped_into_attach_where_it_can_and_says_so_where_not() {
 
     let go = pod.file("go");
     let id = start(&pod, &[&format!("while [ ! -e {go} ]; do sleep 0.05; done; cat; echo end")]);
-    let mut attached = pod.spawn(&["attach", &id], std::io::pipe().unwrap().0);
+    let (piped, mut pipe) = std::io::pipe().unwrap();
+    pipe.write_all(b"for nobody").unwrap();
+    let mut attached = pod.spawn(&["attach", &id], piped);
+    std::fs::write(&go, "").unwrap();
     let mut line = String::new();
     BufReader::new(attached.stderr.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.contains("stdin is left alone"), "{line}");
-    std::fs::write(&go, "").unwrap();
+    assert!(line.contains("stdin was left alone"), "{line}");
     assert_eq!(attached.wait().unwrap().code(), Some(0));
+    // nothing was meant by an empty one
+    let run = pod.pod(&["attach", &id]).run().exits(0);
+    assert_eq!(run.stderr, "");
 }
 
 #[test]
@@ -148,6 +153,95 @@ fn several_jobs_are_waited_for_as_pipefail_has_it() {
     let run = pod.pod(&["wait", &worse, &bad, &good]).run().exits(4);
     assert_eq!(run.stdout, format!("{worse} 5\n{bad} 4\n{good} 0\n"));
     pod.pod(&["wait", &good]).run().exits(0);
+    // one that is not known or has no end of its own keeps no other from being told
+    let killed = start(&pod, &["exec sleep 600"]);
+    pod.pod(&["kill", &killed]).run().exits(0);
+    let run = pod.pod(&["wait", "p-zz", &killed, &bad, &good]).run().exits(4);
+    assert_eq!(run.stdout, format!("{bad} 4\n{good} 0\n"));
+    assert!(run.stderr.contains("podlink: p-zz: ") && run.stderr.contains(&format!("podlink: {killed}: ")), "{run:?}");
+    let run = pod.pod(&["wait", "--json", &bad, &killed, "p-zz"]).run().exits(125);
+    let ids: Vec<serde_json::Value> = run
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["process_id"].clone())
+        .collect();
+    assert_eq!(ids, [&*bad, &*killed, "p-zz"]);
+    assert_eq!(run.stdout.lines().next().unwrap().matches("process_id").count(), 1, "{run:?}");
+}
+
+/// Without a word of the program's: what is attached comes back from where it was.
+#[test]
+fn an_attached_job_is_come_back_to_when_its_connection_is_cut() {
+    let pod = LocalPod::ready();
+    let link = pod.over_link();
+    let go = pod.file("go");
+    let id = start(&pod, &[&format!("seq 50000; while [ ! -e {go} ]; do sleep 0.05; done; seq 50000; exit 6")]);
+    // the connection breaks in the middle of the output, and stays so for a while
+    link.cut_after(100_000);
+    let mut attached = pod.spawn(&["attach", &id], Stdio::null());
+    let reading = read_all(attached.stdout.take().unwrap());
+    wait_for("the cut", Duration::from_secs(10), || link.is_cut());
+    link.mend();
+    link.cut_after(150_000);
+    wait_for("the second cut", Duration::from_secs(10), || link.is_cut());
+    std::fs::write(&go, "").unwrap();
+    link.mend();
+    assert_eq!(attached.wait().unwrap().code(), Some(6));
+    let numbers = reading.join().unwrap();
+    assert!(numbers.lines().map(|line| line.parse::<u32>().unwrap()).eq((1..=50_000).chain(1..=50_000)));
+
+    // in the middle of what is piped in: nothing of that may be missing, and nobody can tell what is
+    let id = start(&pod, &["-i", "read line; echo got $line; cat"]);
+    link.mend();
+    let (input, mut pipe) = std::io::pipe().unwrap();
+    let mut attached = pod.spawn(&["attach", &id], input);
+    pipe.write_all(b"one\n").unwrap();
+    let mut said = String::new();
+    BufReader::new(attached.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    assert_eq!(said, "got one\n");
+    link.cut();
+    assert_eq!(attached.wait().unwrap().code(), Some(125));
+    said.clear();
+    BufReader::new(attached.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains("while input was passed on") && said.contains(&format!("--offset 8 {id}`")), "{said}");
+    link.mend();
+
+    // for ever: it says how to come back
+    let id = start(&pod, &["-i", "echo ready; cat"]);
+    let (input, keys) = std::io::pipe().unwrap();
+    let mut attached = pod.spawn(&["attach", &id], input);
+    let mut said = String::new();
+    BufReader::new(attached.stdout.take().unwrap()).read_line(&mut said).unwrap();
+    drop(link);
+    assert_eq!(attached.wait().unwrap().code(), Some(125));
+    said.clear();
+    BufReader::new(attached.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    assert!(said.contains(&format!("`podlink pod attach --pod windows --offset 6 {id}`")), "{said}");
+    drop(keys);
+}
+
+fn read_all(mut source: impl std::io::Read + Send + 'static) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        source.read_to_string(&mut text).unwrap();
+        text
+    })
+}
+
+#[test]
+fn a_call_that_waits_is_taken_out_of_the_line() {
+    let pod = LocalPod::ready();
+    let first = start(&pod, &["--session", "build", "sleep 600"]);
+    let mut queued = pod.spawn(&["exec", "--session", "build", "echo never"], Stdio::null());
+    wait_for("the queue", Duration::from_secs(10), || pod.running().len() == 2);
+    let id = pod.running()[1]["process_id"].as_str().unwrap().to_owned();
+    let run = pod.pod(&["kill", &id]).run().exits(0);
+    assert_eq!(run.stdout, format!("{id} was taken out of the line\n"));
+    assert_eq!(queued.wait().unwrap().code(), Some(125));
+    let run = pod.pod(&["sessions", "--end", "nope"]).run().exits(125);
+    assert!(run.stderr.contains("session nope") && run.stderr.contains("podlink pod sessions"), "{}", run.stderr);
+    pod.pod(&["kill", "-9", &first]).run().exits(0);
+    pod.pod(&["wait", &first]).run().exits(137);
 }
 
 #[test]
@@ -184,6 +278,9 @@ fn output_that_the_ring_has_lost_is_said() {
     let run = pod.pod(&["logs", &id]).run().exits(0);
     assert!(!run.stdout.is_empty() && run.stdout.len() < 9_000_000);
     let kept = run.stdout.len();
+    let run = pod.pod(&["attach", &id]).run().exits(0);
+    assert_eq!(run.stdout.len(), kept);
+    assert_eq!(run.stderr, format!("podlink: the first {} bytes are no longer kept\n", 9_000_000 - kept));
     // from the beginning on, some is missing
     let run = pod.pod(&["logs", "--offset", "0", &id]).run().exits(125);
     assert_eq!(run.stdout.len(), kept);

@@ -193,7 +193,7 @@ fn detach_keys_leave_a_job_and_attach_comes_back() {
     let known = pod.running();
     let id = known[0]["process_id"].as_str().unwrap();
     assert_eq!(known[0]["mode"], "detached");
-    terminal.wait_for(&format!("podlink pod attach {id}"));
+    terminal.wait_for(&format!("podlink pod attach --pod windows {id}"));
 
     let mut again = on_terminal(&pod, &["attach", &id[..10]]);
     again.wait_for("<one>");
@@ -210,6 +210,40 @@ fn detach_keys_leave_a_job_and_attach_comes_back() {
     assert_eq!(last.end().code(), Some(5), "{}", last.shown());
     assert!(last.shown().contains("<stop>") && !last.shown().contains("<one>"), "{}", last.shown());
     assert_eq!(last.attributes(), before);
+}
+
+#[test]
+fn a_terminal_comes_back_by_itself_when_its_connection_is_cut() {
+    let pod = LocalPod::ready();
+    let link = pod.over_link();
+    let before = untouched();
+    let script = "echo ready; while read line; do echo \"<$line>\"; [ \"$line\" = stop ] && exit 5; done";
+    // a call with its caller, and a job
+    for job in [false, true] {
+        let mut terminal = if job {
+            let run = pod.pod(&["exec", "-dt", script]).run().exits(0);
+            on_terminal(&pod, &["attach", run.stdout.trim()])
+        } else {
+            on_terminal(&pod, &["exec", "-it", script])
+        };
+        terminal.wait_for("ready");
+        terminal.wait_until_raw();
+        for word in ["one", "two"] {
+            link.cut();
+            assert!(terminal.is_raw());
+            link.mend();
+            // a key that meets the break may be lost, and none comes twice
+            wait_for("the way back", Duration::from_secs(10), || {
+                terminal.type_keys(&format!("{word}\r"));
+                std::thread::sleep(Duration::from_millis(50));
+                terminal.shown().contains(&format!("<{word}>"))
+            });
+        }
+        terminal.type_keys("\rstop\r");
+        assert_eq!(terminal.end().code(), Some(5), "{}", terminal.shown());
+        assert_eq!(terminal.attributes(), before);
+        assert_eq!(terminal.shown().matches("ready").count(), 1, "{}", terminal.shown());
+    }
 }
 
 #[test]

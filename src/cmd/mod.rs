@@ -46,9 +46,22 @@ enum Command {
     Demo(demo::DemoArgs),
 }
 
+/// An error of clap's, whose own tip for a program's options leads nowhere.
+fn with_tip(mut error: clap::Error) -> clap::Error {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    if error.kind() == ErrorKind::UnknownArgument
+        && error.get(ContextKind::SuggestedArg).is_none()
+        && let Some(tip) = pod::exec_tip(&words)
+    {
+        drop(error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()])));
+    }
+    error
+}
+
 /// Parses the command line, runs the command, reports its failure, and returns the exit code.
 pub fn main() -> std::process::ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse().map_err(with_tip) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() && std::env::args_os().any(|arg| arg == "--json") => {
             // all of clap's text: its lines say what, where and how it would be right

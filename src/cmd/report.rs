@@ -51,20 +51,29 @@ impl Failure {
         self.code == host::ErrorKind::Interrupted.as_str()
     }
 
+    /// The same, of one thing out of several.
+    #[must_use]
+    pub(super) fn about(self, what: &str) -> Self {
+        Self { detail: format!("{what}: {}", self.detail), ..self }
+    }
+
     /// Prints it: one line on stderr, or with `--json` the object on stdout.
     pub(super) fn report(&self, printer: Printer) -> Exit {
         if printer.is_json() {
-            printer.json(&FailureJson {
-                error: self.code,
-                detail: &self.detail,
-                hint: self.hint.as_deref(),
-                exit_code: self.exit.0,
-            });
+            printer.json(self);
         } else {
             let hint = self.hint.as_ref().map(|hint| format!("; {hint}")).unwrap_or_default();
             printer.error(&format!("{}{hint}", self.detail));
         }
         self.exit
+    }
+}
+
+impl Serialize for Failure {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let json =
+            FailureJson { error: self.code, detail: &self.detail, hint: self.hint.as_deref(), exit_code: self.exit.0 };
+        json.serialize(serializer)
     }
 }
 

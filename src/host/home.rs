@@ -20,6 +20,12 @@ impl PodName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// What names the pod in a command line that is told to a person, with a blank before: also the default one is named,
+    /// since the environment may say another.
+    pub fn flag(&self) -> String {
+        format!(" --pod {self}")
+    }
 }
 
 impl fmt::Display for PodName {

@@ -208,7 +208,7 @@ async fn poll(
             return Err(client.error_of(&seen));
         }
         if matches!(seen, Seen::Refused | Seen::Reset | Seen::Silent) {
-            gone(&seen, &mut engine.borrow_mut())?;
+            gone(client, &seen, &mut engine.borrow_mut())?;
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(settings.max_pause);
@@ -254,8 +254,9 @@ fn stage_of(seen: &Seen, container: Option<ContainerState>) -> WaitStage {
 }
 
 /// Ends the wait where nothing answers and the engine knows that nothing will.
-fn gone(seen: &Seen, engine: &mut Engine) -> Result<()> {
-    let hint = "start it with `podlink pod up`";
+fn gone(client: &AgentClient, seen: &Seen, engine: &mut Engine) -> Result<()> {
+    let pod = client.pod_flag();
+    let hint = format!("start it with `podlink pod up{pod}`");
     match engine.state {
         Some(state @ ContainerState::Absent) => {
             Err(Error::new(ErrorKind::NoContainer, format!("the container {}", container_sentence(state)))
@@ -263,7 +264,7 @@ fn gone(seen: &Seen, engine: &mut Engine) -> Result<()> {
         }
         Some(state @ ContainerState::Exited { .. }) if engine.ended >= 2 => {
             Err(Error::new(ErrorKind::NoContainer, format!("the container {}", container_sentence(state)))
-                .with_hint(format!("`podlink pod logs` says why; {hint}")))
+                .with_hint(format!("`podlink pod logs{pod}` says why; {hint}")))
         }
         // refused at the first leg and nobody to ask: waiting would only hide the cause
         _ if *seen == Seen::Refused => engine.error.take().map_or(Ok(()), Err),
@@ -272,19 +273,22 @@ fn gone(seen: &Seen, engine: &mut Engine) -> Result<()> {
 }
 
 fn timed_out(client: &AgentClient, timeout: Duration, last: &WaitStage, engine: &Engine) -> Error {
+    let pod = client.pod_flag();
     let hint = match last {
         WaitStage::NothingListens => {
-            "nothing listens on the host: check that the container runs and that compose.yaml publishes the port (`ports:`)"
+            "nothing listens on the host: check that the container runs and that compose.yaml publishes the port (`ports:`)".to_owned()
         }
         WaitStage::AgentSilent => {
-            "the host's leg stands, the guest's does not: check USER_PORTS in compose.yaml, the guest's firewall, and that the agent runs in the guest and listens beyond its loopback"
+            "the host's leg stands, the guest's does not: check USER_PORTS in compose.yaml, the guest's firewall, and that the agent runs in the guest and listens beyond its loopback".to_owned()
         }
         WaitStage::Container(ContainerState::Paused) => {
-            "the container is paused: let it run on with `podlink pod resume`"
+            format!("the container is paused: let it run on with `podlink pod resume{pod}`")
         }
-        WaitStage::Container(_) => "see the container's log with `podlink pod logs`",
-        WaitStage::Agent { .. } => "both legs stand and the agent answers: look at the installation's log in the guest",
-        _ => "look at `podlink pod status`",
+        WaitStage::Container(_) => format!("see the container's log with `podlink pod logs{pod}`"),
+        WaitStage::Agent { .. } => {
+            "both legs stand and the agent answers: look at the installation's log in the guest".to_owned()
+        },
+        _ => format!("look at `podlink pod status{pod}`"),
     };
     let address = client.address();
     let detail = format!("not ready after {:.1} s on {address}; last seen: {last}", timeout.as_secs_f64());

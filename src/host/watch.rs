@@ -46,11 +46,14 @@ where
     Looked: Future<Output = Result<PodStatus>>,
 {
     let begun = Instant::now();
-    let mut previous = None;
+    let (mut previous, mut flag) = (None, String::new());
     let looking = async {
         loop {
             let status = look().await?;
             let state = status.state;
+            if flag.is_empty() {
+                flag = format!(" --pod {}", status.pod);
+            }
             if previous != Some(state) {
                 changed(&Change { status, previous, elapsed: begun.elapsed() });
                 previous = Some(state);
@@ -68,7 +71,8 @@ where
     let last = previous.map_or_else(|| "not known".to_owned(), |state| state.to_string());
     let wanted = until.map(|state| format!("not {state} ")).unwrap_or_default();
     let detail = format!("{wanted}after {:.1} s; the pod is {last}", timeout.as_secs_f64());
-    Err(Error::new(ErrorKind::WaitTimedOut, detail).with_hint("see what it is at with `podlink pod status`"))
+    Err(Error::new(ErrorKind::WaitTimedOut, detail)
+        .with_hint(format!("see what it is at with `podlink pod status{flag}`")))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use utoipa::ToSchema;
 
@@ -109,6 +110,34 @@ impl Default for ExecRequest {
             detach: false,
             max_output_bytes: None,
         }
+    }
+}
+
+impl ExecRequest {
+    /// A call that runs a script in the guest's own shell.
+    ///
+    /// # Example
+    /// ```
+    /// use podlink::protocol::ExecRequest;
+    ///
+    /// let request = ExecRequest { cwd: Some("/tmp".into()), ..ExecRequest::script("echo ok; exit 7") };
+    /// assert_eq!(request.script.as_deref(), Some("ZWNobyBvazsgZXhpdCA3"));
+    /// ```
+    pub fn script(source: impl AsRef<str>) -> Self {
+        Self { script: Some(STANDARD.encode(source.as_ref())), ..Self::default() }
+    }
+
+    /// A call that runs a program with its arguments, without a shell.
+    ///
+    /// # Example
+    /// ```
+    /// use podlink::protocol::ExecRequest;
+    ///
+    /// let request = ExecRequest::argv(["seq", "1", "10"]);
+    /// assert_eq!(request.argv.unwrap().len(), 3);
+    /// ```
+    pub fn argv<T: Into<String>>(argv: impl IntoIterator<Item = T>) -> Self {
+        Self { argv: Some(argv.into_iter().map(Into::into).collect()), ..Self::default() }
     }
 }
 

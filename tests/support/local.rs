@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Cli, Port, wait_for};
+use super::{Cli, Port, link::Link, wait_for};
 
 /// A local pod; taken down when dropped.
 pub struct LocalPod {
@@ -42,6 +42,17 @@ impl LocalPod {
     /// `podlink pod …`, alive, with pipes for stdout and stderr and this as stdin.
     pub fn spawn(&self, args: &[&str], stdin: impl Into<Stdio>) -> Child {
         self.pod(args).command().stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    /// Leads the calls to its agent over a link from now on.
+    pub fn over_link(&self) -> Link {
+        let link = Link::to(self.port());
+        let file = self.dir().join("pod.yaml");
+        let (own, other) = (self.port().to_string(), link.address().port().to_string());
+        let settings = std::fs::read_to_string(&file).unwrap();
+        assert!(settings.contains(&own), "{settings}");
+        std::fs::write(&file, settings.replace(&own, &other)).unwrap();
+        link
     }
 
     pub fn home(&self) -> &std::path::Path {

@@ -14,7 +14,8 @@ use crate::host::terminal;
 ///
 /// Begins with the oldest output that is still kept, or at an offset. Ends with the job's exit code when it ends. A job
 /// with a terminal gets all keys, but for the detach keys (ctrl-p ctrl-q), which leave it running; from one without,
-/// Ctrl-C does. Output that is not kept any more is said on stderr and makes the exit code 125.
+/// Ctrl-C does. A connection that breaks is made anew. How much of the oldest output is no longer kept is said on stderr;
+/// output that is lost after that, or behind --offset, makes the exit code 125.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +46,7 @@ pub(super) fn run(args: &AttachArgs, printer: Printer) -> Outcome {
         let mut passing = Passing::new(printer)?;
         let attaching = async {
             let info = job::resolve(&client, &pod, std::slice::from_ref(&args.id)).await?.remove(0);
-            let attached = client.attach_to(&info.process_id, args.offset).await?;
+            let attached = client.attach_to(&info.process_id, Some(args.offset.unwrap_or(0))).await?;
             Ok((info, attached))
         };
         let (info, attached) = interrupts
@@ -54,15 +55,19 @@ pub(super) fn run(args: &AttachArgs, printer: Printer) -> Outcome {
             })
             .await?;
         let stdin = if args.no_stdin || !info.stdin_open { Stdin::Others } else { Stdin::Ours };
-        if !args.no_stdin && !info.stdin_open && !terminal::stdin_is_terminal() {
-            // not touched, so it is nobody's loss; but somebody may have meant it
+        if args.offset.is_none() {
+            passing.begins_with_oldest();
+        }
+        let console = Console { stdin, terminal: info.pty, keys: args.detach_keys.clone() };
+        let ended = interactive::talk(attached, &console, None, &mut passing, &mut interrupts).await;
+        if !args.no_stdin && !info.stdin_open && !terminal::stdin_is_terminal() && terminal::stdin_has_more() {
+            // somebody meant it
             printer.note(&format!(
-                "podlink: what {} reads cannot be written to (see `podlink pod exec -di`); stdin is left alone",
+                "podlink: stdin was left alone: what {} reads cannot be written to (see `podlink pod exec -di`)",
                 info.process_id
             ));
         }
-        let console = Console { stdin, terminal: info.pty, keys: args.detach_keys.clone() };
-        match interactive::talk(attached, &console, None, &mut passing, &mut interrupts).await {
+        match ended {
             Ok(interactive::End::Exit(result)) => Ok(passing.exit(conclude(&result, printer))),
             Ok(interactive::End::Detached) => {
                 printer.note(&interactive::detached_note(&info.process_id, pod.name()));

@@ -69,17 +69,18 @@ pub(super) fn run(args: &EventsArgs, printer: Printer) -> Outcome {
                 }
             }
         };
-        let limited = async {
-            let Some(limit) = limit else { return showing.await };
-            tokio::time::timeout(limit, showing).await.unwrap_or_else(|_| {
-                let name = args.once.as_deref().unwrap_or_default();
-                let detail = format!("no {name} within {} s", limit.as_secs_f64());
-                Err(Failure::from(
-                    Error::new(ErrorKind::WaitTimedOut, detail)
-                        .with_hint("see what there is with `podlink pod events --since 0`"),
-                ))
-            })
-        };
+        let limited =
+            async {
+                let Some(limit) = limit else { return showing.await };
+                tokio::time::timeout(limit, showing).await.unwrap_or_else(|_| {
+                    let name = args.once.as_deref().unwrap_or_default();
+                    let detail = format!("no {name} within {} s", limit.as_secs_f64());
+                    Err(Failure::from(Error::new(ErrorKind::WaitTimedOut, detail).with_hint(format!(
+                        "see what there is with `podlink pod events --since 0{}`",
+                        pod.name().flag()
+                    ))))
+                })
+            };
         interrupts.or(limited).await
     })
 }

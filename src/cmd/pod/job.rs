@@ -29,7 +29,8 @@ pub(super) async fn resolve(client: &AgentClient, pod: &Pod, given: &[String]) -
     given.iter().map(|given| one(&known, given, pod)).collect()
 }
 
-fn one(known: &[ProcessInfo], given: &str, pod: &Pod) -> Result<ProcessInfo, Error> {
+/// The call that this id, whole or shortened, names.
+pub(super) fn one(known: &[ProcessInfo], given: &str, pod: &Pod) -> Result<ProcessInfo, Error> {
     if let Some(info) = known.iter().find(|info| info.process_id == given) {
         return Ok(info.clone());
     }
@@ -43,7 +44,7 @@ fn one(known: &[ProcessInfo], given: &str, pod: &Pod) -> Result<ProcessInfo, Err
     }
     let whole = if given.starts_with(PREFIX) { given.to_owned() } else { format!("{PREFIX}{given}") };
     let mut fitting = known.iter().filter(|info| info.process_id.starts_with(&whole));
-    let hint = format!("`podlink pod ps --all --pod {}` lists those that there are", pod.name());
+    let hint = format!("`podlink pod ps --all{}` lists those that there are", pod.name().flag());
     let Some(first) = fitting.next() else {
         let detail = format!(
             "the agent knows no job whose id begins with {given:?}; it forgets ended ones after a while, and all when it is started anew"

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Exit, Outcome, PodChoice, Printer, block_on, job, signal::Interrupts};
+use super::{Exit, Failure, Outcome, PodChoice, Printer, block_on, job, passing::processes, signal::Interrupts};
 use crate::{
     host::{AgentClient, Error, ErrorKind},
-    protocol::ProcessInfo,
+    protocol::{ProcessInfo, ProcessState},
 };
 
 /// The most that the agent takes for --grace.
@@ -22,11 +22,11 @@ const MAX_GRACE: f64 = 60.0;
 Examples:
   podlink pod kill p-3f2a                        an id may be shortened
   podlink pod kill --grace 0 p-3f2a p-77c1       at once
-  podlink pod kill --signal HUP p-3f2a           a signal to the job's program alone
+  podlink pod kill --signal HUP p-3f2a           a signal to the job's program alone; `-9` is `--signal 9`
   podlink pod kill --signal STOP --tree p-3f2a   to each process of the job")]
 pub(super) struct KillArgs {
     /// The jobs' ids, or the beginnings of them
-    #[arg(value_name = "ID", required = true)]
+    #[arg(value_name = "ID", required = true, allow_negative_numbers = true)]
     ids: Vec<String>,
     #[command(flatten)]
     pod: PodChoice,
@@ -55,12 +55,41 @@ fn grace(text: &str) -> Result<f64, String> {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Done {
-    Ended { process_id: String, killed: u64, survivors: Vec<u32> },
-    Signalled { process_id: String, signalled: u64 },
-    Failed { process_id: String, error: &'static str, detail: String },
+    Ended {
+        process_id: String,
+        killed: u64,
+        survivors: Vec<u32>,
+        /// It had waited for its turn, and nothing of it ran.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        was_queued: bool,
+    },
+    Signalled {
+        process_id: String,
+        signalled: u64,
+    },
+    Failed {
+        process_id: String,
+        error: &'static str,
+        detail: String,
+    },
 }
 
-pub(super) fn run(args: &KillArgs, printer: Printer) -> Outcome {
+/// `-9` as kill(1) has it: clap takes it for an id.
+fn with_number(mut args: KillArgs) -> Result<KillArgs, Failure> {
+    let Some(number) = args.ids[0].strip_prefix('-').map(str::to_owned) else { return Ok(args) };
+    args.ids.remove(0);
+    if args.ids.is_empty() {
+        return Err(Failure::usage(format!("-{number}: the id of a job is missing")));
+    }
+    if args.signal.is_some() || args.grace.is_some() {
+        return Err(Failure::usage(format!("-{number} is a signal of its own; leave out --signal and --grace")));
+    }
+    args.signal = Some(number);
+    Ok(args)
+}
+
+pub(super) fn run(args: KillArgs, printer: Printer) -> Outcome {
+    let args = &with_number(args)?;
     let (pod, client) = job::client_of(&args.pod)?;
     let done = block_on(async {
         let mut interrupts = Interrupts::catch()?;
@@ -105,17 +134,21 @@ async fn end(client: &AgentClient, info: &ProcessInfo, args: &KillArgs) -> Resul
         }
         return Ok(Done::Signalled { process_id, signalled });
     }
+    let was_queued = info.state == ProcessState::Queued;
     let ended = job.kill_and_keep(args.grace.map(Duration::from_secs_f64)).await?;
-    Ok(Done::Ended { process_id, killed: ended.killed, survivors: ended.survivors })
+    let was_queued = was_queued && ended.killed == 0;
+    Ok(Done::Ended { process_id, killed: ended.killed, survivors: ended.survivors, was_queued })
 }
 
 fn tell(done: &Done, printer: Printer) {
-    let processes = |count: u64| format!("{count} process{}", if count == 1 { "" } else { "es" });
     match done {
-        Done::Ended { process_id, killed: 0, survivors } if survivors.is_empty() => {
+        Done::Ended { process_id, was_queued: true, .. } => {
+            printer.line(&format!("{process_id} was taken out of the line"));
+        }
+        Done::Ended { process_id, killed: 0, survivors, .. } if survivors.is_empty() => {
             printer.line(&format!("{process_id} had ended"));
         }
-        Done::Ended { process_id, killed, survivors } => {
+        Done::Ended { process_id, killed, survivors, .. } => {
             printer.line(&format!("{process_id} is ended: {}", processes(*killed)));
             if !survivors.is_empty() {
                 printer.error(&format!("processes of {process_id} could not be ended: {survivors:?}"));

@@ -30,6 +30,7 @@ mod up;
 mod wait;
 mod wait_ready;
 
+pub(super) use self::exec::tip as exec_tip;
 use super::{Exit, Failure, Outcome, Printer};
 use crate::host::{Error, ErrorKind, Home, Pod, PodName};
 
@@ -48,6 +49,7 @@ pub(super) struct PodArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum PodCommand {
+    #[command(alias = "start")]
     Up(up::UpArgs),
     Exec(exec::ExecArgs),
     Shell(shell::ShellArgs),
@@ -69,6 +71,7 @@ enum PodCommand {
     Pause(pause::PauseArgs),
     Resume(pause::ResumeArgs),
     Restart(restart::RestartArgs),
+    #[command(alias = "stop")]
     Down(down::DownArgs),
     Doctor(doctor::DoctorArgs),
 }
@@ -125,7 +128,7 @@ pub(super) fn run(args: PodArgs) -> Outcome {
         PodCommand::Ps(args) => ps::run(&args, printer),
         PodCommand::Attach(args) => attach::run(&args, printer),
         PodCommand::Wait(args) => wait::run(&args, printer),
-        PodCommand::Kill(args) => kill::run(&args, printer),
+        PodCommand::Kill(args) => kill::run(args, printer),
         PodCommand::Sessions(args) => sessions::run(&args, printer),
         PodCommand::Top(args) => top::run(&args, printer),
         PodCommand::Info(args) => info::run(&args, printer),
@@ -152,6 +155,11 @@ pub(super) fn block_on<T, E: From<Error>>(future: impl Future<Output = Result<T,
         .build()
         .map_err(|error| Error::new(ErrorKind::Internal, "could not start the runtime").with_source(error))?;
     runtime.block_on(future)
+}
+
+/// Likewise, or 0 for no limit.
+fn seconds_or_none(text: &str) -> Result<f64, String> {
+    if text.parse() == Ok(0.0) { Ok(0.0) } else { seconds(text).map_err(|error| format!("{error}, or 0 for none")) }
 }
 
 /// A number of seconds on the command line.

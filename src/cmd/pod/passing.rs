@@ -1,6 +1,6 @@
 //! A program's output becomes ours: in order, at the pace of whoever reads it, and never lost in silence.
 
-use std::io;
+use std::{io, time::Duration};
 
 use super::{Exit, Failure, Printer};
 use crate::{
@@ -20,6 +20,10 @@ pub(super) struct Passing {
     screen: Option<Modes>,
     gaps: Vec<Gap>,
     lost: bool,
+    /// The oldest that there is was asked for, and nothing has come yet.
+    from_oldest: bool,
+    /// As many bytes had gone before it, which is still to be said.
+    forgotten: Option<u64>,
 }
 
 /// Why output is not handed on any more, before its end.
@@ -57,7 +61,20 @@ impl Halt {
 
 impl Passing {
     pub(super) fn new(printer: Printer) -> Result<Self, Error> {
-        Ok(Self { output: Output::new()?, printer, screen: None, gaps: Vec::new(), lost: false })
+        Ok(Self {
+            output: Output::new()?,
+            printer,
+            screen: None,
+            gaps: Vec::new(),
+            lost: false,
+            from_oldest: false,
+            forgotten: None,
+        })
+    }
+
+    /// The oldest output that is kept was asked for: what was before it is no loss.
+    pub(super) const fn begins_with_oldest(&mut self) {
+        self.from_oldest = true;
     }
 
     /// From now on the terminal is the program's: what is to be said waits.
@@ -75,12 +92,14 @@ impl Passing {
 
     /// Says what had to wait.
     pub(super) fn say_gaps(&mut self) {
+        self.say_forgotten();
         for gap in std::mem::take(&mut self.gaps) {
             self.say(gap);
         }
     }
 
     pub(super) async fn bytes(&mut self, stream: OutputStream, bytes: &[u8]) -> Result<(), Halt> {
+        self.from_oldest = false;
         if let Some(modes) = &mut self.screen {
             modes.take(bytes);
         }
@@ -91,6 +110,13 @@ impl Passing {
     }
 
     pub(super) fn gap(&mut self, gap: Gap) {
+        if std::mem::take(&mut self.from_oldest) && gap.from == 0 {
+            self.forgotten = Some(gap.to);
+            if self.screen.is_none() {
+                self.say_forgotten();
+            }
+            return;
+        }
         self.lost = true;
         if self.screen.is_some() {
             // a program that draws fast while its reader is stopped could leave many: the first and the last say it
@@ -98,6 +124,12 @@ impl Passing {
             self.gaps.push(gap);
         } else {
             self.say(gap);
+        }
+    }
+
+    fn say_forgotten(&mut self) {
+        if let Some(count) = self.forgotten.take() {
+            self.printer.note(&format!("podlink: the first {count} bytes are no longer kept"));
         }
     }
 
@@ -128,10 +160,19 @@ impl Passing {
     }
 }
 
+/// A number of processes.
+pub(super) fn processes(count: u64) -> String {
+    format!("{count} process{}", if count == 1 { "" } else { "es" })
+}
+
 /// Says what the exit code does not, and tells the code.
 pub(super) fn conclude(result: &ExecResult, printer: Printer) -> Exit {
     if result.timed_out {
-        printer.error("the program timed out and was killed");
+        let seconds = Duration::from_millis(result.duration_ms).as_secs_f64();
+        printer.error(&format!(
+            "the program timed out after {seconds:.1} s and was killed ({})",
+            processes(result.killed)
+        ));
     }
     if result.truncated {
         printer.error(&format!(

@@ -7,7 +7,7 @@ use super::{
     signal::Interrupts,
     table::{Table, age},
 };
-use crate::host::terminal;
+use crate::host::{Error, ErrorKind, Pod, terminal};
 
 /// Show sessions: calls that run one after the other, what runs and what waits
 ///
@@ -35,12 +35,23 @@ struct EndedJson<'a> {
     ended: u64,
 }
 
+fn ending_failed(error: Error, session: &str, pod: &Pod) -> Failure {
+    if error.kind() != ErrorKind::NotFound {
+        return error.into();
+    }
+    Error::new(ErrorKind::NotFound, format!("nothing runs or waits in a session {session}"))
+        .with_hint(format!("`podlink pod sessions{}` lists those that there are", pod.name().flag()))
+        .into()
+}
+
 pub(super) fn run(args: &SessionsArgs, printer: Printer) -> Outcome {
-    let (_, client) = job::client_of(&args.pod)?;
+    let (pod, client) = job::client_of(&args.pod)?;
     if let Some(session) = &args.end {
         let ended = block_on(async {
             let mut interrupts = Interrupts::catch()?;
-            interrupts.or(async { client.end_session(session).await.map_err(Failure::from) }).await
+            interrupts
+                .or(async { client.end_session(session).await.map_err(|error| ending_failed(error, session, &pod)) })
+                .await
         })?;
         if printer.is_json() {
             printer.json(&EndedJson { session, ended });

@@ -44,7 +44,7 @@ pub(super) struct ShellArgs {
     #[arg(long, value_name = "PROG")]
     shell: Option<String>,
     /// The working directory in the guest
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, short = 'w', value_name = "DIR")]
     cwd: Option<String>,
     /// Keys that leave it running: characters or ctrl-X, with commas between, or `none`
     #[arg(long, value_name = "KEYS", default_value = DetachKeys::DEFAULT)]

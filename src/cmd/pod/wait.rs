@@ -15,8 +15,8 @@ use crate::{
 /// Wait for jobs to end, and end with their exit code
 ///
 /// Prints each job's id and exit code, in the order given. With several jobs the exit code is that of the last of them
-/// that failed, or 0 where none did, as `pipefail` has it. A job that was killed from outside, or is lost with its
-/// agent, makes it 125.
+/// that failed, or 0 where none did, as `pipefail` has it. A job that was killed from outside, is lost with its agent, or
+/// is not known, makes it 125, and the others are waited for still.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -37,30 +37,47 @@ pub(super) struct WaitArgs {
     pub(super) json: bool,
 }
 
-/// One job's end.
+/// A job that did not end by itself, or is not known.
 #[derive(Debug, Serialize)]
-struct Ended<'a> {
+struct Failed<'a> {
     process_id: &'a str,
     #[serde(flatten)]
-    result: &'a ExecResult,
+    failure: Failure,
+}
+
+fn failed(id: &str, error: Error, printer: Printer) -> Exit {
+    let failure = Failure::from(error).exiting(Exit::FAILED);
+    if printer.is_json() {
+        printer.json(&Failed { process_id: id, failure });
+        return Exit::FAILED;
+    }
+    failure.about(id).report(printer)
 }
 
 pub(super) fn run(args: &WaitArgs, printer: Printer) -> Outcome {
     let (pod, client) = job::client_of(&args.pod)?;
     let waiting = async {
         let mut exit = Exit::SUCCESS;
-        for info in job::resolve(&client, &pod, &args.ids).await? {
-            let this = match client.job(&info.process_id).wait().await {
+        let known = client.processes().await.map_err(Failure::from)?;
+        for given in &args.ids {
+            let named = job::one(&known, given, &pod);
+            let id = named.as_ref().map_or_else(|_| given.clone(), |info| info.process_id.clone());
+            let ended = match named {
+                Ok(info) => client.job(&info.process_id).wait().await,
+                Err(error) => Err(error),
+            };
+            let this = match ended {
                 Ok(result) => {
                     if printer.is_json() {
-                        printer.json(&Ended { process_id: &info.process_id, result: &result });
+                        // an agent of another time may not name it there
+                        printer.json(&ExecResult { process_id: id, ..result.clone() });
                     } else {
-                        printer.line(&format!("{} {}", info.process_id, result.rc));
+                        printer.line(&format!("{id} {}", result.rc));
                     }
                     conclude(&result, printer)
                 }
                 // said at once, whatever becomes of the others
-                Err(error) => Failure::from(error).exiting(Exit::FAILED).report(printer),
+                Err(error) => failed(&id, error, printer),
             };
             if this != Exit::SUCCESS {
                 exit = this;
@@ -80,7 +97,7 @@ pub(super) fn run(args: &WaitArgs, printer: Printer) -> Outcome {
             tokio::select! {
                 ended = waiting => ended,
                 () = limit => Err(Error::new(ErrorKind::WaitTimedOut, "the jobs have not ended in time")
-                    .with_hint("they run on; wait again, or see `podlink pod ps`")
+                    .with_hint(format!("they run on; wait again, or see `podlink pod ps{}`", pod.name().flag()))
                     .into()),
             }
         };

@@ -50,9 +50,15 @@ pub(super) fn error_of(body: ErrorBody, place: &Place) -> Error {
         ErrorCode::Unauthorized => place.token_mismatch(),
         ErrorCode::NotReady => place.not_ready(body.stage.unwrap_or(Stage::Unknown), &body.waiting_for),
         ErrorCode::QueueFull => Error::new(ErrorKind::Busy, format!("the agent has no slot left: {said}"))
-            .with_hint("try again once a running call has ended"),
+            .with_hint(format!(
+                "`podlink pod ps{}` shows what runs; try again once something has ended. `--no-queue` says so at once, a job (`--detach`) needs no slot",
+                place.pod_flag
+            )),
         ErrorCode::Busy => Error::new(ErrorKind::Busy, format!("the call would have to wait: {said}"))
-            .with_hint("try again once a running call has ended, or let it wait its turn"),
+            .with_hint(format!(
+                "`podlink pod ps{}` shows what runs; leave out `--no-queue`, and it waits its turn",
+                place.pod_flag
+            )),
         ErrorCode::Cancelled => {
             let done = match body.started {
                 Some(false) => "before it had started, nothing ran",

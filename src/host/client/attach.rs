@@ -39,7 +39,7 @@ impl AgentClient {
     /// # let client = AgentClient::new(agent.address(), agent.token().clone(), ClientSettings::DEFAULT)?;
     /// use podlink::{host::AttachEvent, protocol::{AttachRequest, ExecRequest, Pty}};
     ///
-    /// let exec = ExecRequest { argv: Some(vec!["sh".into(), "-c".into(), "stty size; cat".into()]), ..ExecRequest::default() };
+    /// let exec = ExecRequest::script("stty size; cat");
     /// let pty = Some(Pty { rows: 40, cols: 100, ..Pty::default() });
     /// let (mut input, mut output) = client.attach(&AttachRequest { exec, pty }).await?.split();
     /// input.write(b"typed\n\x04").await?; // as with a keyboard: Ctrl-D is the end
@@ -82,10 +82,12 @@ impl AgentClient {
     /// # Errors
     /// As [`AgentClient::attach`]; [`ErrorKind::NotFound`] where the agent does not know it.
     pub async fn attach_to(&self, process_id: &str, offset: Option<u64>) -> Result<Attached> {
-        let offset = offset.map_or_else(String::new, |offset| format!("?offset={offset}"));
-        let path = format!("{PATH_PROCESSES}/{}/attach{offset}", segment(process_id));
+        // asked from 0 on where the oldest is meant: what is missing until there tells where that is
+        let path = format!("{PATH_PROCESSES}/{}/attach?offset={}", segment(process_id), offset.unwrap_or(0));
         let socket = self.upgrade(&path, None).await?;
-        Attached::begin(self, socket, None, self.settings.call_deadline).await
+        let mut attached = Attached::begin(self, socket, None, self.settings.call_deadline).await?;
+        attached.starts_at(offset);
+        Ok(attached)
     }
 
     /// A WebSocket over a proved connection.

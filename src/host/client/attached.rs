@@ -1,6 +1,9 @@
 //! An attached call: what goes to its program, and what comes from it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant as Moment},
+};
 
 use futures_util::{
     SinkExt as _, StreamExt as _,
@@ -55,6 +58,17 @@ pub struct AttachedOutput {
     messages: SplitStream<Socket>,
     line: Arc<Line>,
     patience: Patience,
+    pub(super) process_id: String,
+    /// Behind the last byte that was handed out.
+    pub(super) offset: u64,
+    /// What was lost before the very beginning is not to be told.
+    from_oldest: bool,
+    /// The call ends where it has no caller.
+    pub(super) needs_caller: bool,
+    /// For how long the call is looked for where the connection is lost.
+    pub(super) life: Duration,
+    /// Since when nothing has come, where the connection before this one was lost.
+    pub(super) broken_at: Option<Moment>,
     /// The last word has been said.
     over: bool,
 }
@@ -109,13 +123,14 @@ async fn stay_alive(messages: Arc<Mutex<SplitSink<Socket, Message>>>, every: Dur
 }
 
 impl Attached {
-    /// Says what is wanted, and waits until the program runs.
+    /// Says what is wanted, and waits until the program runs. A call that begins so needs its caller.
     pub(super) async fn begin(
         client: &AgentClient,
         socket: Socket,
         first: Option<Message>,
         within: Duration,
     ) -> Result<Self> {
+        let needs_caller = first.is_some();
         let (mut sink, messages) = socket.split();
         let ping = client.settings.attach_ping;
         if let Some(first) = first {
@@ -128,7 +143,19 @@ impl Attached {
         let alive = tokio::spawn(stay_alive(Arc::clone(&sink), ping / 2));
         let line = Arc::new(Line { client: client.clone(), messages: sink, alive });
         let patience = Patience::new(ping, None);
-        let mut output = AttachedOutput { messages, line: Arc::clone(&line), patience, over: false };
+        let kept = if needs_caller { client.settings.orphan_life } else { client.settings.attached_job_life };
+        let mut output = AttachedOutput {
+            messages,
+            line: Arc::clone(&line),
+            patience,
+            process_id: String::new(),
+            offset: 0,
+            from_oldest: false,
+            needs_caller,
+            life: kept,
+            broken_at: None,
+            over: false,
+        };
         let started = async {
             match output.word().await? {
                 Word::Status(AttachStatus::Started(started)) => Ok(started.process_id),
@@ -137,7 +164,21 @@ impl Attached {
             }
         };
         let process_id = tokio::time::timeout(within, started).await.unwrap_or_else(|_| Err(client.overdue()))?;
+        output.process_id.clone_from(&process_id);
         Ok(Self { process_id, input: AttachedInput { line }, output })
+    }
+
+    /// Its output begins here, or with the oldest that there is.
+    pub(super) fn starts_at(&mut self, offset: Option<u64>) {
+        self.output.offset = offset.unwrap_or(0);
+        self.output.from_oldest = offset.is_none();
+    }
+
+    /// It is the same call as on a connection that has been lost since.
+    pub(super) const fn continues(&mut self, before: &AttachedOutput, broken_at: Moment) {
+        self.output.needs_caller = before.needs_caller;
+        self.output.life = before.life;
+        self.output.broken_at = Some(broken_at);
     }
 
     /// The agent's name for the call.
@@ -210,6 +251,15 @@ enum Word {
 }
 
 impl AttachedOutput {
+    /// How far the output has been handed out: where [`AgentClient::attach_to`] can take it up.
+    pub const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    pub(super) fn client(&self) -> &AgentClient {
+        &self.line.client
+    }
+
     /// The next event; `None` after the last one or an error. The call to it can be dropped without loss.
     ///
     /// It must be called again and again: pings are answered in it, and a dead peer is found in it.
@@ -221,9 +271,26 @@ impl AttachedOutput {
         if self.over {
             return None;
         }
-        let event = match self.word().await {
-            Ok(Word::Output(event)) => return Some(Ok(event)),
-            Ok(Word::Status(AttachStatus::Gap { gap })) => return Some(Ok(AttachEvent::Gap(gap))),
+        let word = match self.word().await {
+            // what was asked for is the oldest that there is
+            Ok(Word::Status(AttachStatus::Gap { gap })) if self.from_oldest && gap.from == 0 => {
+                (self.offset, self.from_oldest) = (gap.to, false);
+                self.word().await
+            }
+            word => word,
+        };
+        let event = match word {
+            Ok(Word::Output(event)) => {
+                if let AttachEvent::Stdout(bytes) | AttachEvent::Stderr(bytes) = &event {
+                    self.offset += bytes.len() as u64;
+                }
+                self.from_oldest = false;
+                return Some(Ok(event));
+            }
+            Ok(Word::Status(AttachStatus::Gap { gap })) => {
+                self.offset = gap.to;
+                return Some(Ok(AttachEvent::Gap(gap)));
+            }
             Ok(Word::Status(AttachStatus::Result(result))) => Ok(AttachEvent::Exit(*result)),
             Ok(Word::Status(AttachStatus::Detached { offset, .. })) => Ok(AttachEvent::Detached { offset }),
             Ok(Word::Status(AttachStatus::Error(body))) => Err(error_of(*body, &self.line.client.place)),
@@ -270,6 +337,9 @@ impl AttachedOutput {
                     return Err(self.line.client.lost().with_source(cause));
                 }
             };
+            if !self.process_id.is_empty() {
+                self.broken_at = None; // more than the greeting has come
+            }
             let Some(&channel) = message.first() else { continue };
             let rest = message.slice(1..);
             return Ok(match channel {

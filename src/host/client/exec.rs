@@ -83,8 +83,7 @@ impl AgentClient {
     /// # let client = AgentClient::new(agent.address(), agent.token().clone(), ClientSettings::DEFAULT)?;
     /// use podlink::protocol::ExecRequest;
     ///
-    /// let request = ExecRequest { argv: Some(vec!["sh".into(), "-c".into(), "echo ok; exit 7".into()]), ..ExecRequest::default() };
-    /// let outcome = client.exec(&request).await?;
+    /// let outcome = client.exec(&ExecRequest::script("echo ok; exit 7")).await?;
     /// assert_eq!(outcome.result.rc, 7);
     /// assert_eq!(outcome.stdout, b"ok\n");
     /// # agent.stop().await?;

@@ -44,8 +44,8 @@ impl AgentClient {
     /// # let client = AgentClient::new(agent.address(), agent.token().clone(), ClientSettings::DEFAULT)?;
     /// use podlink::{host::ExecEvent, protocol::ExecRequest};
     ///
-    /// let argv = ["sh", "-c", "echo begun; read line; echo got $line"].map(String::from).to_vec();
-    /// let job = client.spawn(&ExecRequest { argv: Some(argv), open_stdin: true, ..ExecRequest::default() }).await?;
+    /// let request = ExecRequest { open_stdin: true, ..ExecRequest::script("echo begun; read line; echo got $line") };
+    /// let job = client.spawn(&request).await?;
     /// // anybody who knows its name can go on with it
     /// let job = client.job(job.process_id());
     /// job.write_stdin(b"it\n").await?;

@@ -14,6 +14,7 @@ mod lists;
 mod once;
 mod patience;
 mod proof;
+mod reattach;
 mod retry;
 mod stream;
 mod system;
@@ -77,6 +78,8 @@ pub struct ClientSettings {
     pub orphan_life: Duration,
     /// How long a job that needs no caller is looked for after a connection to it broke.
     pub job_life: Duration,
+    /// Likewise one that somebody is attached to, who can do nothing meanwhile.
+    pub attached_job_life: Duration,
     /// How often the agent gives a sign of life on a stream that has nothing else to say; a peer that is heard nothing
     /// of for three of them is dead.
     pub stream_keep_alive: Duration,
@@ -103,6 +106,7 @@ impl ClientSettings {
         kill_margin: Duration::from_secs(15),
         orphan_life: Duration::from_secs(5),
         job_life: Duration::from_mins(1),
+        attached_job_life: Duration::from_secs(15),
         stream_keep_alive: Duration::from_secs(15),
         attach_ping: Duration::from_secs(30),
         stdin_wait: Duration::from_hours(1),
@@ -126,8 +130,7 @@ impl ClientSettings {
 /// # async fn example() -> podlink::host::Result<()> {
 /// let pod = Pod::load(&Home::from_env()?, &"windows".parse().expect("a good name"))?;
 /// let client = AgentClient::for_pod(&pod, ClientSettings::DEFAULT)?;
-/// let request = ExecRequest { argv: Some(vec!["whoami".into()]), ..ExecRequest::default() };
-/// let outcome = client.exec(&request).await?;
+/// let outcome = client.exec(&ExecRequest::argv(["whoami"])).await?;
 /// println!("{} said {:?}", outcome.result.rc, String::from_utf8_lossy(&outcome.stdout));
 /// # Ok(())
 /// # }
@@ -158,7 +161,7 @@ impl AgentClient {
     /// # Errors
     /// When the pod's token cannot be read, or the HTTP client cannot be built.
     pub fn for_pod(pod: &Pod, settings: ClientSettings) -> Result<Self> {
-        let pod_flag = format!(" --pod {}", pod.name());
+        let pod_flag = pod.name().flag();
         let staged = pod.dir().join("oem").join(crate::token::STAGED_NAME);
         let token_fix = match (pod.settings().engine, pod.settings().guest) {
             (EngineKind::Local, _) => {
@@ -190,6 +193,11 @@ impl AgentClient {
             AgentKind::Winpodx => http::unproved(settings.connect_deadline)?,
         };
         Ok(Self { calls, probes: http::probing(settings.health_deadline)?, token, agents, place, settings })
+    }
+
+    /// What names the pod on a command line, with a blank before; nothing where this is no pod's agent.
+    pub(crate) fn pod_flag(&self) -> &str {
+        &self.place.pod_flag
     }
 
     /// Where the agent is looked for.

@@ -108,8 +108,7 @@ impl AgentClient {
     /// # let client = AgentClient::new(agent.address(), agent.token().clone(), ClientSettings::DEFAULT)?;
     /// use podlink::{host::ExecEvent, protocol::ExecRequest};
     ///
-    /// let request = ExecRequest { argv: Some(vec!["seq".into(), "1".into(), "100000".into()]), ..ExecRequest::default() };
-    /// let mut stream = client.exec_stream(&request).await?;
+    /// let mut stream = client.exec_stream(&ExecRequest::argv(["seq", "1", "100000"])).await?;
     /// let (mut bytes, mut rc) = (0, None);
     /// while let Some(event) = stream.next().await {
     ///     match event? {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     host::{
-        AgentClient, AgentKind, EngineKind, GuestOs, Pod, Result, Seen,
+        AgentClient, AgentKind, EngineKind, ErrorKind, GuestOs, Pod, Result, Seen,
         time_sync::{self, SyncSettings},
     },
     protocol::{ExecRequest, Health, PROTOCOL_VERSION, Stage, TimeoutSec, Whoami},
@@ -50,18 +50,23 @@ async fn clock(client: &AgentClient, settings: &DoctorSettings) -> Option<f64> {
 }
 
 async fn exec(client: &AgentClient, deadline: Duration) -> Asked<ExecEvidence> {
-    // the guest ends it by itself a little earlier
+    // the guest ends it by itself a little earlier; a turn is not waited for: that would look like silence
     let timeout = TimeoutSec::Seconds(deadline.as_secs_f64() * 0.75);
-    let request =
-        ExecRequest { script: Some(STANDARD.encode(SCRIPT)), timeout_sec: Some(timeout), ..ExecRequest::default() };
+    let request = ExecRequest {
+        script: Some(STANDARD.encode(SCRIPT)),
+        timeout_sec: Some(timeout),
+        queue: false,
+        ..ExecRequest::default()
+    };
     let begun = Instant::now();
     match tokio::time::timeout(deadline, client.exec(&request)).await {
         Err(_) => Asked::Failed(format!("`{SCRIPT}` gave no answer within {} s", deadline.as_secs_f64())),
+        Ok(Err(error)) if error.kind() == ErrorKind::Busy => Asked::Answer(ExecEvidence::NoSlot(error.to_string())),
         Ok(Err(error)) => Asked::Failed(error.to_string()),
         Ok(Ok(outcome)) if outcome.result.timed_out => {
             Asked::Failed(format!("`{SCRIPT}` did not end within {} s", deadline.as_secs_f64() * 0.75))
         }
-        Ok(Ok(outcome)) => Asked::Answer(ExecEvidence { rc: outcome.result.rc, took: begun.elapsed() }),
+        Ok(Ok(outcome)) => Asked::Answer(ExecEvidence::Ran { rc: outcome.result.rc, took: begun.elapsed() }),
     }
 }
 
@@ -189,15 +194,23 @@ pub(super) fn exec_advice(evidence: &Evidence, why: &str) -> Advice {
 
 fn exec_check(evidence: &Evidence) -> Check {
     match evidence.agent.as_ref().map(|agent| &agent.exec) {
-        Some(Asked::Answer(ExecEvidence { rc: 0, took })) => Check::ok(
+        Some(Asked::Answer(ExecEvidence::Ran { rc: 0, took })) => Check::ok(
             "exec",
             format!("`{SCRIPT}` in the guest's shell: there and back in {:.1} ms", took.as_secs_f64() * 1e3),
         ),
-        Some(Asked::Answer(ExecEvidence { rc, .. })) => {
+        Some(Asked::Answer(ExecEvidence::Ran { rc, .. })) => {
             let why = format!("`{SCRIPT}` ended with code {rc}");
             Check::failed("exec", &why, exec_advice(evidence, &why))
         }
         Some(Asked::Failed(why)) => Check::failed("exec", why, exec_advice(evidence, why)),
+        Some(Asked::Answer(ExecEvidence::NoSlot(why))) => Check::warning(
+            "exec",
+            why,
+            Advice::new(
+                "its agent is busy: all slots for calls are taken at this moment",
+                format!("{} shows what runs; a call waits some seconds for a slot", words::command(evidence, "ps")),
+            ),
+        ),
         Some(Asked::Skipped) => Check::skipped("exec", "because the agent did not take the token"),
         None if evidence.token.is_err() => Check::skipped("exec", "because there is no token to make the call with"),
         None => Check::skipped("exec", "because the agent is not ready"),

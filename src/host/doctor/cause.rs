@@ -1,8 +1,8 @@
 //! The most likely cause of calls not being served, from all evidence together.
 
 use super::{
-    Asked, EngineEvidence, Evidence, LegsEvidence, Try, agent, check::Advice, engine, files, guest_leg, legs, port,
-    words,
+    Asked, EngineEvidence, Evidence, ExecEvidence, LegsEvidence, Try, agent, check::Advice, engine, files, guest_leg,
+    legs, port, words,
 };
 use crate::{
     host::{EngineKind, GuestOs, Seen, client::stage_sentence, engine::ContainerState},
@@ -57,8 +57,8 @@ fn served(evidence: &Evidence) -> Option<Advice> {
     match (&seen.whoami, &seen.exec) {
         (Err((why, fix)), _) => Some(agent::refused(evidence, why, fix.as_deref())),
         (Ok(_), Asked::Failed(why)) => Some(agent::exec_advice(evidence, why)),
-        (Ok(_), Asked::Answer(exec)) if exec.rc != 0 => {
-            Some(agent::exec_advice(evidence, &format!("an empty script ended with code {}", exec.rc)))
+        (Ok(_), Asked::Answer(ExecEvidence::Ran { rc, .. })) if *rc != 0 => {
+            Some(agent::exec_advice(evidence, &format!("an empty script ended with code {rc}")))
         }
         _ => None,
     }

@@ -197,12 +197,17 @@ pub struct AgentEvidence {
 }
 
 /// A run of a script that does nothing.
-#[derive(Debug, Clone, Copy)]
-pub struct ExecEvidence {
-    /// Its exit code.
-    pub rc: i64,
-    /// From the call to its answer.
-    pub took: Duration,
+#[derive(Debug, Clone)]
+pub enum ExecEvidence {
+    /// It ran.
+    Ran {
+        /// Its exit code.
+        rc: i64,
+        /// From the call to its answer.
+        took: Duration,
+    },
+    /// It did not, since as much as the agent takes ran already; what the agent said.
+    NoSlot(String),
 }
 
 impl Evidence {

@@ -23,6 +23,11 @@ pub fn stdin_is_terminal() -> bool {
     io::stdin().is_terminal()
 }
 
+/// Whether something lies in stdin that nobody has read.
+pub fn stdin_has_more() -> bool {
+    rustix::io::ioctl_fionread(io::stdin()).is_ok_and(|count| count > 0)
+}
+
 /// A reader of stdin.
 ///
 /// It has a thread of its own, since a read of stdin can last for ever. The thread reads one piece for each that was

@@ -11,7 +11,7 @@ mod screen;
 mod signals;
 mod size;
 
-pub use input::{Input, stdin_is_terminal};
+pub use input::{Input, stdin_has_more, stdin_is_terminal};
 pub use modes::Modes;
 pub use output::{Output, OutputStream, stdout_closed, stdout_is_terminal};
 pub use raw::RawMode;

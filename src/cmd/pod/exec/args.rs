@@ -8,7 +8,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-use super::super::{Failure, PodChoice, detach_keys::DetachKeys, seconds};
+use super::super::{Failure, PodChoice, detach_keys::DetachKeys, seconds, seconds_or_none};
 use crate::{
     host::{Error, ErrorKind},
     protocol::{ExecRequest, MAX_JSON_BODY, Shell, TimeoutSec},
@@ -30,6 +30,7 @@ Examples:
   podlink pod exec --shell cmd 'dir C:\\'            in another one
   podlink pod exec -- notepad.exe 'C:\\a b.txt'      a program and its arguments, without a shell
   podlink pod exec -i 'tar x' < files.tar           with input, as it comes
+  podlink pod exec -e LANG=C -w /srv -- ls -la      with a variable, in a folder
   podlink pod exec -it -- vim notes.txt             on a terminal
   podlink pod exec --detach 'make -j8'              a job: see `podlink pod ps`, `logs`, `attach`, `wait`, `kill`
   podlink pod exec --session build 'make install'   after all that was given to this session before
@@ -47,17 +48,18 @@ pub(in crate::cmd::pod) struct ExecArgs {
     /// The script's interpreter: auto, powershell, pwsh, cmd, sh or bash
     #[arg(long, value_name = "SHELL", default_value = "auto", value_parser = shell, conflicts_with = "argv")]
     pub(super) shell: Shell,
-    /// Seconds until it is killed, with everything it started; without it there is no limit, with --json 60
-    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    /// Seconds until it is killed, with everything it started; without it, or with 0, there is no limit; with --json it
+    /// is 60, and 0 is refused
+    #[arg(long, value_name = "SECS", value_parser = seconds_or_none)]
     pub(super) timeout: Option<f64>,
     /// Set a variable, or hand over one of this environment (can be repeated)
-    #[arg(long, value_name = "KEY[=VALUE]")]
+    #[arg(long, short, value_name = "KEY[=VALUE]")]
     pub(super) env: Vec<String>,
     /// Start from an empty environment
     #[arg(long)]
     pub(super) env_clear: bool,
     /// The working directory in the guest
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, short = 'w', value_name = "DIR")]
     pub(super) cwd: Option<String>,
     /// What it reads on stdin, up to 8 MiB sent with the call: a file, or `-` for this command's own stdin
     #[arg(long, value_name = "FILE|-")]
@@ -115,6 +117,31 @@ pub(super) fn check(args: &ExecArgs) -> Result<(), Failure> {
     )))
 }
 
+/// A line that would be right where something else than options follows the script, as in `exec ls -la`; or none where
+/// the words are of another command.
+pub(in crate::cmd) fn tip(words: &[String]) -> Option<String> {
+    let at = words.windows(2).position(|pair| pair == ["pod", "exec"])? + 2;
+    let given = &words[at..];
+    if given.first().is_none_or(|word| word.starts_with('-')) {
+        return Some("a program and its arguments go behind `--`: `podlink pod exec -- PROG ARGS`".to_owned());
+    }
+    let quoted: Vec<String> = given.iter().map(|word| quoted(word)).collect();
+    Some(format!(
+        "`podlink pod exec -- {}` runs a program with its arguments; a script is one argument, in quotes",
+        quoted.join(" ")
+    ))
+}
+
+/// A word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
 /// The call as the wire has it; its time limit and what depends on the manner of the call are the caller's.
 pub(super) fn request_of(args: ExecArgs) -> Result<ExecRequest, Failure> {
     let mut env = BTreeMap::new();
@@ -161,7 +188,7 @@ fn read_input(path: &Path) -> Result<Vec<u8>, Failure> {
             ErrorKind::Rejected,
             format!("the input for stdin is over what a call can carry, {cap} bytes in all"),
         )
-        .with_hint("pass it on as it comes: `podlink pod exec -i … < FILE`")
+        .with_hint("pass it on as it comes, with `-i` and `< FILE`")
         .into()),
         Ok(_) => Ok(bytes),
         Err(error) => Err(Error::new(ErrorKind::File, "could not read the input for stdin").with_source(error).into()),

@@ -70,5 +70,5 @@ async fn in_terminal(call: &Call<'_>, id: &RequestId, request: ExecRequest) -> R
         }
     }
     Err(Error::new(ErrorKind::Internal, format!("whether {process_id} runs on as a job is not known"))
-        .with_hint("see `podlink pod ps`"))
+        .with_hint(format!("see `podlink pod ps{}`", call.pod.name().flag())))
 }

@@ -7,6 +7,7 @@ mod streamed;
 
 use std::time::Duration;
 
+pub(in crate::cmd) use self::args::tip;
 pub(super) use self::args::{ExecArgs, session};
 use super::{
     Exit, Failure, Outcome, Printer, block_on,
@@ -43,6 +44,11 @@ pub(super) fn run(args: ExecArgs, printer: Printer) -> Outcome {
         terminal: args.tty,
         keys: args.detach_keys.clone(),
     };
+    if manner == Manner::Buffered && args.timeout == Some(0.0) {
+        return Err(Failure::usage(
+            "--timeout 0: a call whose whole output is its answer (--json) needs a limit; give one, or leave out --json, or use --detach",
+        ));
+    }
     let (wait, keeps_stdin) = (args.wait, args.interactive);
     let mut request = args::request_of(args)?;
     if manner == Manner::Streamed {
