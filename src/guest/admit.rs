@@ -29,7 +29,18 @@ pub(super) async fn admit(State(state): State<AppState>, mut request: Request, n
     }
     let origin = match check(&state, &request) {
         Ok(origin) => origin,
-        Err(error) => return error.into_response(),
+        Err(mut error) => {
+            // only an answer that says "wrong" waits: the right token has passed by now, whoever sent it
+            let peer = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
+            let guess =
+                error.code() == ErrorCode::Unauthorized && request.headers().contains_key(header::AUTHORIZATION);
+            if let (true, Some(peer)) = (guess, peer)
+                && !state.auth_delay().failed(peer, state.draining()).await
+            {
+                error = error.closing();
+            }
+            return error.into_response();
+        }
     };
     let mut response = next.run(request).await;
     if let Some(origin) = origin {

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use super::{HostName, Network, Origin, calls, gates::GateSettings};
+use super::{AuthDelays, HostName, Keep, LogSource, Network, Origin, calls, gates::GateSettings};
 use crate::{
     protocol::{Limits, MAX_JSON_BODY},
     token::WatchSettings,
@@ -33,6 +33,16 @@ pub struct Config {
     pub token_watch: WatchSettings,
     /// How often the gates are looked at.
     pub gate_interval: Duration,
+    /// How wrong tokens are slowed.
+    pub auth_delays: AuthDelays,
+    /// The agent's own log, where it is to be handed out.
+    pub log: Option<LogSource>,
+    /// The log of the guest's installation, likewise; it need not be there.
+    pub install_log: Option<PathBuf>,
+    /// The log files whose old ones are to be swept.
+    pub log_files: Vec<PathBuf>,
+    /// How long they are kept.
+    pub keep: Keep,
 }
 
 /// The patience with callers.
@@ -92,6 +102,11 @@ impl Config {
             deadlines: Deadlines::DEFAULT,
             token_watch: WatchSettings::DEFAULT,
             gate_interval: Duration::from_millis(250),
+            auth_delays: AuthDelays::DEFAULT,
+            log: None,
+            install_log: super::sys::default_install_log(),
+            log_files: Vec::new(),
+            keep: Keep::DEFAULT,
         }
     }
 

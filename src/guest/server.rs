@@ -72,6 +72,8 @@ pub async fn serve(
     let (gate_sender, gates) = watch::channel(gates::Gates::unseen(&gate_settings));
     background.spawn(gates::watch(gate_settings, gate_sender));
 
+    background.spawn(super::sweep::sweep(Arc::clone(&calls), config.log_files.clone(), config.keep));
+
     let (drain, kill_grace) = (config.drain, config.exec.kill_grace);
     let state = AppState::new(config, identity, calls, token, gates);
     announce(&state, &listeners)?;
@@ -98,6 +100,7 @@ pub async fn serve(
         tracing::error!(?limit, "calls did not end in time; ending without them");
     }
     stop.send_replace(true);
+    state.logs().close();
     if !state.attachments().end(FAREWELL).await {
         tracing::info!("ending with attached clients that have not taken their last words");
     }

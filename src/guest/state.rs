@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Instant};
 
 use tokio::sync::watch;
 
-use super::{Config, account::Account, attach::Attachments, calls, gates::Gates, random_hex, system::System};
+use super::{
+    Config, account::Account, attach::Attachments, auth_delay::AuthDelay, calls, gates::Gates, logs::Logs, random_hex,
+    system::System,
+};
 use crate::{protocol::Stage, token::Token};
 
 /// The agent's state; a clone is another handle to the same.
@@ -22,6 +25,8 @@ struct Shared {
     gates: watch::Receiver<Gates>,
     draining: watch::Sender<bool>,
     system: System,
+    auth_delay: Arc<AuthDelay>,
+    logs: Logs,
 }
 
 /// Which agent this is, and since when.
@@ -60,6 +65,7 @@ impl AppState {
     ) -> Self {
         let account = super::sys::account();
         let draining = watch::Sender::new(false);
+        let auth_delay = AuthDelay::new(config.auth_delays);
         Self(Arc::new(Shared {
             config,
             identity,
@@ -70,6 +76,8 @@ impl AppState {
             gates,
             draining,
             system: System::default(),
+            auth_delay,
+            logs: Logs::new(),
         }))
     }
 
@@ -104,6 +112,21 @@ impl AppState {
     /// The looks at the whole guest.
     pub(super) fn system(&self) -> &System {
         &self.0.system
+    }
+
+    /// The peers that sent wrong tokens.
+    pub(super) fn auth_delay(&self) -> &Arc<AuthDelay> {
+        &self.0.auth_delay
+    }
+
+    /// The readers of logs.
+    pub(super) fn logs(&self) -> &Logs {
+        &self.0.logs
+    }
+
+    /// Completes once no call is taken any more.
+    pub(super) async fn draining(&self) {
+        drop(self.0.draining.subscribe().wait_for(|draining| *draining).await);
     }
 
     /// The token in force. The guard keeps the watching task out: it is not held across an `await`.

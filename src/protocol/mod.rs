@@ -13,6 +13,7 @@ mod error;
 mod exec;
 mod frame;
 mod health;
+mod logs;
 mod openapi;
 mod process;
 mod stream;
@@ -30,6 +31,7 @@ pub use frame::{
     MEDIA_MULTIPLEXED, frame_header,
 };
 pub use health::{Health, Stage};
+pub use logs::{GuestLog, LogLine, MEDIA_NDJSON};
 pub use openapi::openapi;
 pub use process::{
     ProcessEnded, ProcessInfo, ProcessList, ProcessMode, ProcessState, SessionEnded, SessionInfo, SessionList,
@@ -68,6 +70,8 @@ pub const PATH_EXEC_ATTACH: &str = "/exec/attach";
 pub const PATH_PROCESSES: &str = "/processes";
 /// Calls that run one after the other; `/{name}` one of them.
 pub const PATH_SESSIONS: &str = "/sessions";
+/// The agent's log and the installation's.
+pub const PATH_LOGS: &str = "/logs";
 /// All processes of the guest.
 pub const PATH_SYSTEM_PROCESSES: &str = "/system/processes";
 /// All sockets of the guest that can be reached.

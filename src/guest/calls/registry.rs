@@ -7,16 +7,17 @@ use std::{
 };
 
 use tokio::sync::{Semaphore, watch};
+use tracing::Instrument as _;
 
 use super::{
     super::{
-        GuestError,
+        GuestError, audit,
         process::{Environs, Kill, Lingering, Output, Runs, Spec, Wish, supervise},
         request_id::RequestId,
         sys::{Drainer, TreeHome},
     },
     answer::{Finished, conflict},
-    call::{Call, Joined},
+    call::{Call, Facts, Joined},
     request::Checked,
     roster::Roster,
     sessions::{Place, Sessions},
@@ -108,6 +109,7 @@ impl Calls {
     pub(in crate::guest) fn begin(
         self: &Arc<Self>,
         request_id: &RequestId,
+        entry: &audit::Entry,
         digest: Digest,
         checked: Checked,
     ) -> Result<Joined, GuestError> {
@@ -115,27 +117,27 @@ impl Calls {
         let mut books = self.books();
         let known = named.map_or(Known::Nothing, |id| books.by_request.find(id, digest));
         match known {
-            Known::Call(call) => return Ok(Joined::to(&call)),
+            Known::Call(call) => {
+                entry.keep(); // it changes nothing: the call has a line already
+                return Ok(Joined::to(&call));
+            }
             Known::Another => return Err(conflict("the request id stands for another request")),
             Known::Forgotten => return Err(conflict("the call has ended and its result is no longer kept")),
             Known::Nothing => {}
         }
         let Checked { spec, session, may_wait, mode } = checked;
-        let facts = spec.facts(request_id, session, mode);
+        let facts = Facts { peer: entry.peer(), ..spec.facts(request_id, session, mode) };
+        let script = self.settings.audit_scripts.then(|| spec.script()).flatten().map(audit::script_text);
         let grace = if named.is_some() { self.settings.orphan_grace } else { Duration::ZERO };
         let call = Call::new(facts, spec.output.clone(), grace);
         if *self.stopping.borrow() {
-            call.finish(Finished::never_started(Kill::Stopping));
-            return Ok(Joined::to(&call));
+            return Ok(refused(&call, entry, Finished::never_started(Kill::Stopping)));
         }
         let place = match &call.facts.session {
             None => None,
             Some(name) => match self.sessions.enter(name, &call, may_wait) {
                 Ok(place) => Some(place),
-                Err(why) => {
-                    call.finish(Finished::no_turn(why));
-                    return Ok(Joined::to(&call));
-                }
+                Err(why) => return Ok(refused(&call, entry, Finished::no_turn(why))),
             },
         };
         if let Some(id) = named {
@@ -145,7 +147,9 @@ impl Calls {
         self.living.send_modify(|count| *count += 1);
         let joined = Joined::to(&call);
         drop(books);
-        tokio::spawn(Arc::clone(self).drive(named.map(str::to_owned), call, spec, place, may_wait));
+        entry.keep(); // from here on the call says what came of it
+        let driving = Arc::clone(self).drive(named.map(str::to_owned), call, spec, place, may_wait, script);
+        tokio::spawn(driving.in_current_span());
         Ok(joined)
     }
 
@@ -241,6 +245,11 @@ impl Calls {
         }
     }
 
+    /// Clears what agents have left that were killed since the start.
+    pub(in crate::guest) async fn sweep(&self) {
+        Runs::sweep(&self.settings.runs_dir, &self.environs.trees).await;
+    }
+
     /// Takes no further call, lets running ones end within `drain`, then ends them.
     pub async fn stop(&self, drain: Duration) {
         {
@@ -275,10 +284,12 @@ impl Calls {
         spec: Spec,
         place: Option<Place>,
         may_wait: bool,
+        script: Option<String>,
     ) {
         let begun = Instant::now();
         // a task of its own, so that a bug that panics in it is an answer too
-        let work = tokio::spawn(Arc::clone(&self).work(Arc::clone(&call), spec, place, may_wait));
+        let work = Arc::clone(&self).work(Arc::clone(&call), spec, place, may_wait).in_current_span();
+        let work = tokio::spawn(work);
         let finished = work.await.unwrap_or_else(|error| {
             tracing::error!(request_id = call.facts.request_id, %error, "a call's task failed");
             Finished::fault()
@@ -290,6 +301,7 @@ impl Calls {
             ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
             "call ended"
         );
+        call.facts.audit(&finished, script.as_deref(), begun.elapsed());
         let (len, tells_something) = (finished.ran.then(|| finished.len()), finished.is_worth_a_record());
         call.finish(finished);
         let mut books = self.books();
@@ -353,4 +365,12 @@ impl Calls {
             _ => self.slots.try_take().ok_or_else(|| Finished::busy("every slot is taken")),
         }
     }
+}
+
+/// A call that came to nothing before it had a task.
+fn refused(call: &Arc<Call>, entry: &audit::Entry, finished: Finished) -> Joined {
+    entry.keep();
+    call.facts.audit(&finished, None, Duration::ZERO);
+    call.finish(finished);
+    Joined::to(call)
 }

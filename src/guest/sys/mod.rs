@@ -3,9 +3,9 @@
 mod unix;
 
 pub(super) use unix::{
-    CallTree, Drainer, Ended, InputEnd, InputPipe, OutputEnd, OutputPipe, Pty, PtySlave, SignalNumber, Signals,
+    CallTree, Drainer, Ended, FileId, InputEnd, InputPipe, OutputEnd, OutputPipe, Pty, PtySlave, SignalNumber, Signals,
     TreeHome, UnknownSignal, WaitedFor, account, another_handle, connection_limit, create_private, create_private_dir,
-    interpreter, keep_alive, leader_signal, may_enter, open_private_append, raise_file_limit, reap_orphans,
+    file_id, interpreter, keep_alive, leader_signal, may_enter, open_private_append, raise_file_limit, reap_orphans,
     set_reuse_address, set_v6_only, start_time, system_processes, system_sockets,
 };
-pub use unix::{default_runs_dir, default_token_file, drain_loop, hold_loop};
+pub use unix::{default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop};
