@@ -58,9 +58,7 @@ impl Snapshots {
                 return taken.json;
             }
             let asking = Arc::clone(&self.asking);
-            let span = tracing::Span::current();
             let taking = tokio::task::spawn_blocking(move || {
-                let _within = span.enter();
                 *latest = None;
                 let begun = Instant::now();
                 let json = look().and_then(|seen| Ok(serde_json::to_vec(&seen)?.into())).map_err(Arc::new);

@@ -18,6 +18,7 @@ const FEATURES: &[&str] = &[
     "exec.stdin",
     "exec.stream",
     "health.proof",
+    "logs",
     "system.processes",
     "system.sockets",
 ];

@@ -8,6 +8,7 @@ mod home;
 mod installation;
 mod list;
 mod lock;
+pub mod logs;
 mod pod;
 pub mod ports;
 mod readiness;
@@ -19,7 +20,7 @@ mod watch;
 
 pub use client::{
     AgentClient, AttachEvent, Attached, AttachedInput, AttachedOutput, ClientSettings, ExecEvent, ExecOutcome,
-    ExecStream, Job, RequestId, Seen,
+    ExecStream, GuestLogRequest, GuestLogStream, Job, RequestId, Seen,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use home::{Home, PodName};
