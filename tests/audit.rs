@@ -49,8 +49,14 @@ fn each_change_is_one_line_and_nothing_else_is() {
         answer
     };
     let timeout = 30;
-    change("POST", "/exec", "run", json!({"script": script("exit 3"), "session": "s", "timeout_sec": timeout}), 200);
-    change("POST", "/exec", "bad", json!({}), 400);
+    drop(change(
+        "POST",
+        "/exec",
+        "run",
+        json!({"script": script("exit 3"), "session": "s", "timeout_sec": timeout}),
+        200,
+    ));
+    drop(change("POST", "/exec", "bad", json!({}), 400));
     let started = change(
         "POST",
         "/exec",
@@ -59,14 +65,14 @@ fn each_change_is_one_line_and_nothing_else_is() {
         202,
     );
     let id = started.json["process_id"].as_str().unwrap().to_owned();
-    change("POST", &format!("/processes/{id}/stdin"), "stdin", json!("x"), 200);
-    change("DELETE", &format!("/processes/{id}/stdin"), "close", Value::Null, 204);
-    change("POST", &format!("/processes/{id}/signal"), "signal", json!({"signal": "CONT"}), 200);
-    change("DELETE", "/sessions/s", "session", Value::Null, 200);
-    change("DELETE", &format!("/processes/{id}"), "end", Value::Null, 200);
-    change("DELETE", "/exec/run", "cancel", Value::Null, 204);
-    change("DELETE", "/processes/p-none", "none", Value::Null, 404);
-    let attached = agent.attach_as(&json!({"argv": ["true"]}), &[("x-request-id", "attached")]);
+    drop(change("POST", &format!("/processes/{id}/stdin"), "stdin", json!("x"), 200));
+    drop(change("DELETE", &format!("/processes/{id}/stdin"), "close", Value::Null, 204));
+    drop(change("POST", &format!("/processes/{id}/signal"), "signal", json!({"signal": "CONT"}), 200));
+    drop(change("DELETE", "/sessions/s", "session", Value::Null, 200));
+    drop(change("DELETE", &format!("/processes/{id}"), "end", Value::Null, 200));
+    drop(change("DELETE", "/exec/run", "cancel", Value::Null, 204));
+    drop(change("DELETE", "/processes/p-none", "none", Value::Null, 404));
+    let mut attached = agent.attach_as(&json!({"argv": ["true"]}), &[("x-request-id", "attached")]);
     assert_eq!(attached.rest().rc(), 0);
     ids.push("attached");
 
@@ -106,7 +112,7 @@ fn each_change_is_one_line_and_nothing_else_is() {
 fn an_attachment_to_a_known_call_is_a_line() {
     let (agent, _folder, file) = audited();
     let id = agent.spawn(&json!({"argv": ["cat"], "open_stdin": true}));
-    let attached = agent.websocket(&format!("/processes/{id}/attach"), &[("x-request-id", "joined")]);
+    let mut attached = agent.websocket(&format!("/processes/{id}/attach"), &[("x-request-id", "joined")]);
     assert_eq!(agent.delete(&format!("/processes/{id}?keep=true")).status, 200);
     drop(attached.rest());
     let joined = of(&file, "joined");

@@ -1,11 +1,14 @@
 //! Wrong tokens are answered more and more slowly; the right one, `/health` and the slots never wait for it.
 
-use std::time::{Duration, Instant};
+use std::{
+    io::Read as _,
+    time::{Duration, Instant},
+};
 
 use podlink::token::Token;
 use serde_json::json;
 
-use crate::support::{Agent, wait_for};
+use crate::support::{Agent, Answer, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -63,18 +66,22 @@ fn so_many_wait_and_those_beyond_lose_their_connection() {
     }
     let token = format!("Bearer {}", wrong());
     let request = format!("GET /whoami HTTP/1.1\r\nhost: localhost\r\nauthorization: {token}\r\n\r\n");
-    let waiting: Vec<_> = (0..2).map(|_| agent.raw(request.as_bytes())).collect();
-    let mut answer = None;
-    // once both have their places, the next is told at once, though it did not ask for its connection to be closed
+    let mut waiting = Vec::new();
+    let mut answer = Vec::new();
+    // once both places are taken, the next is told at once, though it did not ask for its connection to be closed
     wait_for("an answer at once", PATIENCE, || {
-        let pending = agent.raw(request.as_bytes());
-        pending.0.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-        let bytes = pending.rest();
-        answer = (!bytes.is_empty()).then(|| crate::support::Answer::parse(&bytes));
-        answer.is_some()
+        let mut pending = agent.raw(request.as_bytes());
+        pending.0.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        let mut chunk = [0; 4096];
+        match pending.0.read(&mut chunk) {
+            Ok(count) => answer.extend_from_slice(&chunk[..count]),
+            Err(_) => waiting.push(pending),
+        }
+        !answer.is_empty()
     });
-    let answer = answer.unwrap();
+    let answer = Answer::parse(&answer);
     assert_eq!((answer.status, answer.header("connection")), (401, Some("close")));
+    assert_eq!(waiting.len(), 2);
     // an agent that ends waits for none of them
     let begun = Instant::now();
     agent.stop();

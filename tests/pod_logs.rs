@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::support::{Agent, Cli, LocalPod, wait_for};
+use crate::support::{Agent, Cli, LocalPod, Port, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -45,7 +45,7 @@ impl Mixed {
         let mut all = vec!["--install-log", install.to_str().unwrap()];
         all.extend(flags);
         let agent = Agent::with(&all);
-        let this = Self { agent, top };
+        let this = Self { top, agent };
         let bin = this.path("bin");
         std::fs::create_dir(&bin).unwrap();
         std::fs::write(bin.join("podman"), PODMAN).unwrap();
@@ -54,11 +54,16 @@ impl Mixed {
         let log =
             "2026-01-01T00:00:01Z boot\n2026-01-01T01:00:03+01:00 \u{1b}[1mkernel\u{1b}[0m\n2026-01-01T00:00:05Z up\n";
         std::fs::write(this.path("container.log"), log).unwrap();
-        this.cli(&["setup", "--engine", "podman", "--guest", "linux", "--agent-port", &this.agent.port().to_string()])
+        // the agent has its port by now, which setup would take for another program's
+        let free = Port::reserve().number().to_string();
+        this.cli(&["setup", "--engine", "podman", "--guest", "linux", "--image", "none", "--agent-port", &free])
             .run()
             .exits(0);
         let dir = this.path("home").join("windows");
         podlink::token::replace_private(&dir.join("agent_token.txt"), this.agent.token().as_bytes()).unwrap();
+        let settings = std::fs::read_to_string(dir.join("pod.yaml")).unwrap();
+        let settings = settings.replace(&free, &this.agent.port().to_string());
+        podlink::token::replace_private(&dir.join("pod.yaml"), settings.as_bytes()).unwrap();
         std::fs::write(this.path("project"), "podlink-windows").unwrap();
         this
     }

@@ -119,7 +119,7 @@ mod tests {
         for folder in &old {
             std::fs::create_dir(folder).unwrap();
         }
-        std::fs::write(old[1].join("lock"), "").unwrap();
+        fs_err::write(old[1].join("lock"), "").unwrap();
         sweep_runs(top.path(), Duration::from_hours(1));
         assert!(old.iter().all(|folder| folder.exists()));
         std::thread::sleep(Duration::from_millis(20));

@@ -340,12 +340,12 @@ mod tests {
         let mut reader = FileReader::start(path.clone(), Some(5)).unwrap();
         assert!(!reader.exists());
         assert_eq!(rest(&mut reader), [""; 0]);
-        std::fs::write(&path, "one\r\ntwo\nthr").unwrap();
+        fs_err::write(&path, "one\r\ntwo\nthr").unwrap();
         assert_eq!(rest(&mut reader), ["one", "two"]);
         assert_eq!(reader.finish().as_deref(), Some("thr"));
-        std::fs::write(&path, "new\n").unwrap();
+        fs_err::write(&path, "new\n").unwrap();
         assert_eq!(rest(&mut reader), ["new"]);
-        std::fs::write(&path, format!("{}\n", "x".repeat(LONGEST_LINE + 7))).unwrap();
+        fs_err::write(&path, format!("{}\n", "x".repeat(LONGEST_LINE + 7))).unwrap();
         let long = rest(&mut FileReader::start(path, None).unwrap()).remove(0);
         assert!(long.ends_with("x… (7 bytes more)") && long.len() < LONGEST_LINE + 30, "{}", long.len());
     }

@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(names(top.path()), ["log", "log.1", "log.2", "log.3"]);
         let mut all = String::new();
         for path in [rotated(&path, 3), rotated(&path, 2), rotated(&path, 1), path] {
-            let text = std::fs::read_to_string(path).unwrap();
+            let text = fs_err::read_to_string(path).unwrap();
             assert!(text.len() <= 100 && text.ends_with('\n'));
             all += &text;
         }
@@ -212,12 +212,12 @@ mod tests {
         file.line(b"one\n").unwrap();
         std::fs::remove_file(&path).unwrap();
         file.line(b"two\n").unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
+        assert_eq!(fs_err::read_to_string(&path).unwrap(), "two\n");
         std::fs::remove_dir_all(&folder).unwrap();
         file.line(b"three\n").unwrap_err();
         std::fs::create_dir(&folder).unwrap();
         file.line(b"four\n").unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "four\n");
+        assert_eq!(fs_err::read_to_string(&path).unwrap(), "four\n");
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
         });
         let mut lines = Vec::new();
         for name in names(top.path()) {
-            let text = std::fs::read_to_string(top.path().join(name)).unwrap();
+            let text = fs_err::read_to_string(top.path().join(name)).unwrap();
             assert!(text.len() <= 4000);
             lines.extend(text.lines().map(str::to_owned));
         }
@@ -262,7 +262,7 @@ mod tests {
             file.line(b"0123456789\n").unwrap();
         }
         assert!(begun.elapsed() < Duration::from_secs(5));
-        assert_eq!(std::fs::read_to_string(&path).unwrap().len(), 330, "nothing lost, nothing turned over");
+        assert_eq!(fs_err::read_to_string(&path).unwrap().len(), 330, "nothing lost, nothing turned over");
     }
 
     #[test]

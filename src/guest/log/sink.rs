@@ -59,8 +59,8 @@ impl Sink {
     pub(super) fn start(name: &str, out: Box<dyn Out>, format: LogFormat, ring: Option<Arc<Ring>>) -> io::Result<Self> {
         let (sink, receiver) = Self::new(QUEUE, ring);
         let (waiting, lost) = (Arc::clone(&sink.waiting), Arc::clone(&sink.lost));
-        let writing = move || write_all(&receiver, out, format, &waiting, &lost);
-        std::thread::Builder::new().name(name.to_owned()).spawn(writing)?;
+        let work = move || write_all(&receiver, out, format, &waiting, &lost);
+        std::thread::Builder::new().name(name.to_owned()).spawn(work)?;
         Ok(sink)
     }
 

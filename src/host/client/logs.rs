@@ -55,13 +55,9 @@ impl AgentClient {
     /// [`ErrorKind::NotFound`] where the agent knows of no such log; else as [`AgentClient::whoami`].
     pub async fn guest_log(&self, request: GuestLogRequest) -> Result<GuestLogStream> {
         self.podlinks_own("hand out logs")?;
-        let mut path = format!("{PATH_LOGS}?source={}&follow={}", request.log.as_str(), request.follow);
-        if let Some(tail) = request.tail {
-            path += &format!("&tail={tail}");
-        }
-        if let Some(since) = request.since {
-            path += &format!("&since={since}");
-        }
+        let tail = request.tail.map(|tail| format!("&tail={tail}")).unwrap_or_default();
+        let since = request.since.map(|since| format!("&since={since}")).unwrap_or_default();
+        let path = format!("{PATH_LOGS}?source={}&follow={}{tail}{since}", request.log.as_str(), request.follow);
         let deadline = Instant::now() + self.settings.call_deadline;
         let asking = async {
             let response = self.authorized(Method::GET, &path).send().await;

@@ -156,8 +156,8 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let path = top.path().join("log");
         let long = "x".repeat(20_000);
-        std::fs::write(&path, format!("one\n{long}\nthree\n")).unwrap();
-        std::fs::write(top.path().join("log.1"), "minus one\nzero\n").unwrap();
+        fs_err::write(&path, format!("one\n{long}\nthree\n")).unwrap();
+        fs_err::write(top.path().join("log.1"), "minus one\nzero\n").unwrap();
         let tail = |count| {
             let mut text = String::new();
             for mut file in opened(&path, count).unwrap() {

@@ -93,7 +93,9 @@ impl Source<'_> {
             LogOrigin::Agent if is_local => files::read(self.pod, self.request, self.settings, &mut self.feed).await,
             LogOrigin::Container => {
                 let read = self.container().await;
-                self.ended.send_replace(true);
+                if self.request.follow && read.is_ok() {
+                    self.ended.send_replace(true);
+                }
                 read
             }
             LogOrigin::Agent => self.guest(GuestLog::Agent).await,
