@@ -37,6 +37,8 @@ pub(super) struct Feed {
     /// The last line that told one was too old.
     skipping: bool,
     failed: bool,
+    /// Something came.
+    any: bool,
 }
 
 impl Feed {
@@ -46,11 +48,12 @@ impl Feed {
         reports: mpsc::Sender<Report>,
         since: Option<Timestamp>,
     ) -> Self {
-        Self { origin, lines, reports, since, last: None, skipping: since.is_some(), failed: false }
+        Self { origin, lines, reports, since, last: None, skipping: since.is_some(), failed: false, any: false }
     }
 
     /// Hands a line on.
     pub(super) async fn line(&mut self, time: Option<Timestamp>, text: String) -> Result<(), Unheard> {
+        self.any = true;
         if let Some(time) = time {
             self.last = Some(time);
             self.skipping = self.since.is_some_and(|since| time < since);
@@ -151,10 +154,11 @@ impl Source<'_> {
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) => {
                     return Err(error);
                 }
+                // one that went away comes again, or the pod has ended
                 Err(error) if !again => self.feed.fails(error).await,
                 _ => {}
             }
-            again |= self.feed.last.is_some();
+            again |= self.feed.any;
             tokio::select! {
                 () = tokio::time::sleep(self.settings.retry) => {}
                 _ = ended.wait_for(|ended| *ended) => return Ok(()),
@@ -172,7 +176,8 @@ impl Source<'_> {
         let request = GuestLogRequest {
             log,
             follow: self.request.follow,
-            tail: self.request.tail.filter(|_| !again),
+            // lines that tell no time cannot be told from those that have come: only new ones then
+            tail: if again { seen.is_none().then_some(0) } else { self.request.tail },
             since: seen.or(self.request.since),
         };
         let mut stream = client.guest_log(request).await?;
