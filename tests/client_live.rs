@@ -203,7 +203,7 @@ async fn a_reader_that_stands_still_slows_the_program_and_loses_nothing() {
     let agent = Agent::start();
     let settings = ClientSettings { stream_keep_alive: Duration::from_millis(300), ..ClientSettings::DEFAULT };
     let client = client_at(&agent, ([127, 0, 0, 1], agent.port()).into(), settings);
-    let total: u64 = 200 * 1024 * 1024;
+    let total: u64 = 300 * 1024 * 1024;
     let mut stream = client.exec_stream(&sh(&format!("head -c {total} /dev/zero; echo done >&2"))).await.unwrap();
     let mut paused = false;
     while stream.offset() < total {
@@ -212,7 +212,8 @@ async fn a_reader_that_stands_still_slows_the_program_and_loses_nothing() {
             paused = true;
             tokio::time::sleep(Duration::from_secs(2)).await; // more than three signs of life
             let info = client.job(stream.process_id()).info().await.unwrap();
-            assert!(info.output_bytes < stream.offset() + 16 * 1024 * 1024, "{} read ahead", info.output_bytes);
+            // what lies in the sockets' buffers, which the system sizes, and in the ring
+            assert!(info.output_bytes < stream.offset() + 64 * 1024 * 1024, "{} read ahead", info.output_bytes);
             assert_eq!(info.state, ProcessState::Running);
         }
     }
@@ -254,7 +255,8 @@ async fn a_jobs_life() {
     assert_eq!(all(&mut output).await.unwrap().stdout, b"begun\ngot a\ngot b\nhup\n");
     assert_eq!(job.write_stdin(b"x").await.unwrap_err().kind(), ErrorKind::Rejected);
 
-    let job = client.spawn(&sh("trap '' TERM; sleep 600 & sleep 600")).await.unwrap();
+    let job = client.spawn(&sh("trap '' TERM; sleep 600 & echo up; sleep 600")).await.unwrap();
+    written(&job, 3).await;
     let ended = job.kill_and_keep(Some(Duration::from_millis(50))).await.unwrap();
     assert!(ended.killed >= 2 && ended.survivors.is_empty(), "{ended:?}");
     assert_eq!(job.wait().await.unwrap_err().kind(), ErrorKind::Cancelled);

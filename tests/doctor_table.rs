@@ -68,7 +68,7 @@ fn well() -> Evidence {
     );
     let exec = ExecEvidence { rc: 0, took: Duration::from_millis(9) };
     Evidence {
-        agent: Some(AgentEvidence { whoami: Ok(Some(who.unwrap())), exec: Asked::Answer(exec) }),
+        agent: Some(AgentEvidence { whoami: Ok(Some(who.unwrap())), exec: Asked::Answer(exec), clock: None }),
         clock: Some(0.5),
         ..running(Try::Answered(Seen::Ready(health_of("ready"))))
     }
@@ -536,6 +536,16 @@ fn what_works_and_should_be_seen_to_is_a_warning() {
     for (evidence, check, said) in [
         (changed(well(), |e| e.clock = Some(-7200.0)), "clock", "7200 s behind"),
         (changed(well(), |e| e.clock = Some(3.0)), "clock", "w32tm"),
+        (changed(well(), |e| e.clock = Some(3600.0)), "clock", "takes the machine's clock for local time"),
+        (
+            changed(well(), |e| {
+                e.clock = Some(-7200.0);
+                let Some(AgentEvidence { whoami: Ok(Some(whoami)), .. }) = &mut e.agent else { panic!() };
+                whoami.features = vec!["system.time".into()];
+            }),
+            "clock",
+            "podlink pod time-sync --pod lab",
+        ),
         (
             changed(well(), |e| {
                 e.tries = vec![Try::Answered(Seen::Ready(Health { version: "9".into(), ..health_of("ready") }))];

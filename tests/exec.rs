@@ -369,11 +369,15 @@ fn health_never_waits_behind_calls_and_the_queue_is_bounded() {
         wait_for("both slots to be taken", Duration::from_secs(5), || processes::children_of(agent.pid()).len() >= 2);
         // of two more, whichever comes first waits in vain, and the other finds no place
         let more: Vec<_> = (0..2).map(|_| scope.spawn(|| agent.post("/exec", &json!({ "argv": ["true"] })))).collect();
+        let mut waits: Vec<Duration> = Vec::new();
         for _ in 0..20 {
             let begun = Instant::now();
             assert_eq!(agent.get("/health").status, 200);
-            assert!(begun.elapsed() < Duration::from_millis(100), "{:?}", begun.elapsed());
+            waits.push(begun.elapsed());
         }
+        // the machine itself may hold up one of them; a slot would hold up all, for seconds
+        waits.sort_unstable();
+        assert!(waits[17] < Duration::from_millis(100) && waits[19] < Duration::from_secs(1), "{waits:?}");
         let more: Vec<Answer> = more.into_iter().map(|call| call.join().unwrap()).collect();
         for refused in &more {
             assert_eq!((refused.status, refused.json["error"].as_str()), (429, Some("queue_full")));

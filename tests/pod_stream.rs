@@ -221,6 +221,21 @@ fn ctrl_c_ends_an_interactive_call() {
     pod.wait_until_idle();
 }
 
+/// Whatever the manner of a call, Ctrl-C takes it out of the queue of its session.
+#[test]
+fn ctrl_c_ends_a_call_that_waits_for_its_turn() {
+    let pod = LocalPod::ready();
+    let id = pod.pod(&["exec", "-d", "--session", "build", "sleep 600"]).run().exits(0).stdout;
+    for args in [&["exec", "--session", "build", "true"][..], &["exec", "-i", "--session", "build", "true"]] {
+        let mut child = pod.spawn(args, Stdio::piped());
+        wait_for("the queue", Duration::from_secs(10), || pod.running().len() == 2);
+        kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+        assert_eq!(ends(&mut child), Some(130));
+        wait_for("its end", Duration::from_secs(10), || pod.running().len() == 1);
+    }
+    pod.pod(&["kill", id.trim()]).run().exits(0);
+}
+
 #[test]
 fn a_time_limit_holds_and_is_told() {
     let pod = LocalPod::ready();

@@ -125,10 +125,7 @@ fn a_session_shows_what_runs_and_what_waits() {
     for call in queued {
         assert_eq!((&call["state"], &call["pid"], &call["started_at"]), (&json!("queued"), &Value::Null, &Value::Null));
         assert_eq!(agent.info(call["process_id"].as_str().unwrap()), *call, "the same under its own name");
-        // there is no output yet, and nobody to signal
-        let path = format!("/processes/{}/output?follow=false", call["process_id"].as_str().unwrap());
-        let none = Stream::of(agent.call("GET", &path, &[("accept", MEDIA_EVENTS)], b"")).whole();
-        assert_eq!(none.end, json!({ "running": true, "offset": 0 }));
+        // nobody to signal yet
         let path = format!("/processes/{}/signal", call["process_id"].as_str().unwrap());
         agent.post(&path, &json!({ "signal": "TERM" })).is_error(409, "conflict");
     }
@@ -186,6 +183,10 @@ fn one_queued_call_is_cancelled_without_the_others() {
     let queued = look(&agent, "s")["queued"].as_array().unwrap().clone();
     let id = |n: usize| queued[n]["process_id"].as_str().unwrap().to_owned();
     let watched = agent.call("GET", &format!("/processes/{}/output", id(2)), &[("accept", MEDIA_EVENTS)], b"");
+    // who does not want to wait is told that there is nothing yet
+    let path = format!("/processes/{}/output?follow=false", id(2));
+    let none = Stream::of(agent.call("GET", &path, &[("accept", MEDIA_EVENTS)], b"")).whole();
+    assert_eq!(none.end, json!({ "running": true, "offset": 0 }));
     for (n, query) in [(2, "?keep=true"), (1, "")] {
         let ended = agent.delete(&format!("/processes/{}{query}", id(n)));
         assert_eq!((ended.status, &ended.json["killed"], &ended.json["survivors"]), (200, &json!(0), &json!([])));

@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead as _, Write as _},
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -50,34 +51,31 @@ struct Left {
 
 impl Left {
     /// Of an agent whose folder of runs is `runs`.
-    fn of(agent: &Agent, runs: &std::path::Path) -> Self {
-        let entries = |path: &std::path::Path| std::fs::read_dir(path).map_or(0, Iterator::count);
+    fn of(agent: &Agent, runs: &Path) -> Self {
+        let entries = |path: &Path| std::fs::read_dir(path).map_or(0, Iterator::count);
         let own = std::fs::read_dir(runs).unwrap().next().unwrap().unwrap();
         Self {
             files: agent.open_files(),
             children: processes::children_of(agent.pid()).len(),
             run_folders: entries(&own.path()) - 1, // beside them lies the lock
-            cgroups: cgroups_of(own.file_name().to_str().unwrap()),
+            cgroups: cgroups_of(agent.pid()),
             connections: agent.connections(),
         }
     }
 }
 
-/// Control groups of calls of this agent, wherever they are made.
-fn cgroups_of(agent_id: &str) -> usize {
-    fn count(folder: &std::path::Path, agent_id: &str, depth: usize, inside: bool) -> usize {
-        let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
-        let mut found = 0;
-        for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-            let ours = entry.file_name().to_string_lossy().contains(agent_id);
-            found += usize::from(inside);
-            if depth > 0 {
-                found += count(&entry.path(), agent_id, depth - 1, inside || ours);
-            }
-        }
-        found
-    }
-    count(std::path::Path::new("/sys/fs/cgroup"), agent_id, 6, false)
+/// Control groups of calls of this agent: they lie in its own.
+fn cgroups_of(agent: u32) -> usize {
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
+    let Some(top) = mounts.lines().find(|line| line.starts_with("cgroup2 ")).and_then(|line| line.split(' ').nth(1))
+    else {
+        return 0;
+    };
+    let own = std::fs::read_to_string(format!("/proc/{agent}/cgroup")).unwrap();
+    let inside = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let Ok(entries) = std::fs::read_dir(Path::new(top).join(inside)) else { return 0 };
+    let ours = format!("podlink-{agent}-");
+    entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(&ours)).count()
 }
 
 /// Waits until every buffer on the way to a reader that stands still is full, and the program waits with it.
@@ -306,6 +304,23 @@ fn a_reader_that_stands_still_loses_nothing_and_costs_nothing() {
 }
 
 #[test]
+fn a_reader_that_stands_still_does_not_keep_the_agent() {
+    let agent = Agent::with(&["--drain", "1"]);
+    let streams: Vec<Stream> = FORMS.map(|form| Stream::of(agent.begin_stream(form, &script("yes"), &[]))).into();
+    for stream in &streams {
+        wait_until_held(&agent, &stream.process_id());
+    }
+    let pids: Vec<u32> = processes::children_of(agent.pid());
+    let begun = Instant::now();
+    agent.terminate();
+    wait_for("the agent's end", PATIENCE, || !agent.lives());
+    let took = begun.elapsed();
+    println!("measured: an agent whose readers stand still ended {took:?} after SIGTERM");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert!(!pids.is_empty() && processes::children_of(agent.pid()).is_empty());
+}
+
+#[test]
 fn much_output_takes_little_memory() {
     let agent = Agent::start();
     let mut stream = agent.stream(&json!({ "argv": ["head", "-c", "268435456", "/dev/zero"] }));
@@ -353,7 +368,7 @@ fn a_streamed_call_without_an_id_dies_with_its_caller() {
 fn a_streamed_call_with_an_id_is_taken_up_again() {
     let agent = Agent::with(&["--orphan-grace", "3000"]);
     let folder = tempfile::tempdir().unwrap();
-    let whole = noise(4, 5_000_000);
+    let whole = noise(4, 20_000_000);
     std::fs::write(folder.path().join("noise"), &whole).unwrap();
     let mut body = script("cat noise");
     body["cwd"] = json!(folder.path());
@@ -363,7 +378,7 @@ fn a_streamed_call_with_an_id_is_taken_up_again() {
         let mut got = Vec::new();
         // each connection breaks while as much as there can be is on its way
         for _ in 0..5 {
-            let until = got.len() + 500_000;
+            let until = got.len() + 1_000_000;
             while got.len() < until {
                 match stream.next_word().unwrap() {
                     Item::Stdout(bytes) => got.extend(bytes),
@@ -422,12 +437,12 @@ fn a_repeated_streamed_request_joins_from_the_beginning() {
     assert_eq!(std::fs::read_to_string(folder.path().join("counter")).unwrap(), "x\n");
 
     // what the ring no longer holds is told
-    let body = json!({ "argv": ["head", "-c", "3000000", "/dev/zero"] });
+    let body = json!({ "argv": ["head", "-c", "10000000", "/dev/zero"] });
     let id = [("x-request-id", "stream-repeat-gap")];
-    assert_eq!(Stream::of(agent.begin_stream(MEDIA_MULTIPLEXED, &body, &id)).whole().stdout.len(), 3_000_000);
+    assert_eq!(Stream::of(agent.begin_stream(MEDIA_MULTIPLEXED, &body, &id)).whole().stdout.len(), 10_000_000);
     let late = Stream::of(agent.begin_stream(MEDIA_MULTIPLEXED, &body, &id)).whole();
-    assert_eq!(late.gaps, [(0, 3_000_000 - 2 * 1024 * 1024)]);
-    assert_eq!((late.stdout.len(), &late.end["rc"]), (2 * 1024 * 1024, &json!(0)));
+    assert_eq!(late.gaps, [(0, 10_000_000 - 8 * 1024 * 1024)]);
+    assert_eq!((late.stdout.len(), &late.end["rc"]), (8 * 1024 * 1024, &json!(0)));
 }
 
 #[test]
@@ -504,10 +519,17 @@ fn two_thousand_clients_that_vanish_leave_nothing() {
     let tag = processes::unique_seconds();
     let bodies = [script(&format!("sleep {tag}")), script("yes"), json!({ "argv": ["true"] })];
     // what a call leaves behind is drained by a process that stays: it is there from now on
-    agent.stream(&script("sleep 0.1 & true")).whole();
+    agent.stream(&script(&format!("sleep {tag} & true"))).whole();
+    wait_for("what it left behind", PATIENCE, || processes::with_args(&["sleep", &tag]).len() == 1);
+    processes::kill(&processes::with_args(&["sleep", &tag]));
+    // a tree that could not be given up at once is asked again with the next call
+    let look = || {
+        agent.stream(&json!({ "argv": ["true"] })).whole();
+        Left::of(&agent, &runs)
+    };
     wait_for("the agent to rest", PATIENCE, || {
-        let left = Left::of(&agent, &runs);
-        left.connections == 0 && left.children == 1 && left.cgroups == 0
+        let left = look();
+        left.connections == 0 && left.children == 1 && left.cgroups == 0 && left.run_folders == 0
     });
     let (before, threads) = (Left::of(&agent, &runs), agent.threads());
     let begun = Instant::now();
@@ -533,7 +555,7 @@ fn two_thousand_clients_that_vanish_leave_nothing() {
     let deadline = Instant::now() + PATIENCE;
     while left.as_ref() != Some(&before) {
         assert!(Instant::now() < deadline, "{left:?} instead of {before:?}");
-        left = Some(Left::of(&agent, &runs));
+        left = Some(look());
     }
     let all_gone = after.elapsed();
     assert!(processes::with_args(&["sleep", &tag]).is_empty());
@@ -542,7 +564,7 @@ fn two_thousand_clients_that_vanish_leave_nothing() {
     let lives = list["processes"].as_array().unwrap().iter().filter(|call| call["state"] != "exited").count();
     assert_eq!(lives, 0);
     assert_eq!(agent.get("/sessions").json["sessions"], json!([]));
-    // every slot is free
+    // every slot is free, and each call of theirs is counted above
     let slots = agent.get("/whoami").json["limits"]["exec_slots"].as_u64().unwrap();
     let held: Vec<Stream> = (0..slots)
         .map(|_| {
@@ -550,6 +572,12 @@ fn two_thousand_clients_that_vanish_leave_nothing() {
             Stream::of(agent.begin_stream(MEDIA_MULTIPLEXED, &body, &[]))
         })
         .collect();
+    let now = Left::of(&agent, &runs);
+    assert!(
+        now.children > before.children && now.run_folders == held.len() && now.connections == held.len(),
+        "{now:?}"
+    );
+    println!("measured: {} calls hold {now:?}", held.len());
     for stream in held {
         stream.connection.hang_up(false);
     }

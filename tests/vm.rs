@@ -54,6 +54,8 @@ fn a_guest_takes_calls() {
     let client = vm.client();
     bytes_come_back(&client);
     a_call_that_times_out_leaves_nothing(&vm);
+    output_is_whole_and_held_up_by_nobody(&vm);
+    a_job_and_a_terminal(&vm);
     timings(&vm, &client);
     a_pause_loses_and_repeats_nothing(&vm);
 
@@ -92,6 +94,32 @@ fn a_call_that_times_out_leaves_nothing(vm: &Vm) {
     let run = vm.podlink("exec", &["--timeout", "1", script]).run().exits(124);
     assert_eq!(run.stdout, "begun\n");
     assert_eq!(vm.exec("ps | grep -c '[s]leep 777'").exits(1).stdout, "0\n");
+}
+
+fn output_is_whole_and_held_up_by_nobody(vm: &Vm) {
+    step("10 MB on each stream, through the container and QEMU's network");
+    let script = "head -c 10000000 /dev/zero | tr '\\0' o & head -c 10000000 /dev/zero | tr '\\0' e >&2; wait";
+    let run = vm.exec(script).exits(0);
+    assert_eq!((run.stdout.len(), run.stderr.len()), (10_000_000, 10_000_000));
+    assert!(run.stdout.bytes().all(|byte| byte == b'o') && run.stderr.bytes().all(|byte| byte == b'e'));
+
+    step("a child in the background holds nothing up, and lives on");
+    let begun = Instant::now();
+    assert_eq!(vm.exec("sleep 7774 & echo STARTED; exit 3").exits(3).stdout, "STARTED\n");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    let left = vm.exec("ps | grep '[s]leep 7774' | awk '{print $1}'").exits(0).stdout;
+    vm.exec(&format!("kill {}", left.trim())).exits(0);
+}
+
+fn a_job_and_a_terminal(vm: &Vm) {
+    step("a job runs without its caller, and its output is taken up later");
+    let id = vm.podlink("exec", &["--detach", "echo first; sleep 1; echo second; exit 5"]).run().exits(0).stdout;
+    drop(vm.podlink("wait", &[id.trim()]).run().exits(5));
+    assert_eq!(vm.podlink("logs", &[id.trim()]).run().exits(0).stdout, "first\nsecond\n");
+
+    step("a program in a terminal of the guest");
+    let run = vm.podlink("exec", &["-t", "test -t 0 && test -t 1 && echo yes"]).run().exits(0);
+    assert_eq!(run.stdout, "yes\r\n");
 }
 
 fn timings(vm: &Vm, client: &AgentClient) {
@@ -137,6 +165,77 @@ fn a_pause_loses_and_repeats_nothing(vm: &Vm) {
     vm.resume();
     vm.wait_ready();
     drop(vm.exec("cat /tmp/third").exits(1));
+}
+
+/// V: a clock that is two hours off is told and mended, by itself too, and no time-out goes by it.
+#[test]
+fn a_clock_that_is_off_is_mended() {
+    let Some(lab) = Lab::open() else { return };
+    let vm = lab.pod("clock").up();
+    vm.wait_ready();
+    // `date` cuts off what is beyond the second: either way it is 7200 to 7201 s off
+    let put = |hours: i64| {
+        let seconds = hours * 3600 + i64::from(hours > 0);
+        drop(vm.exec(&format!("date -s @$(($(date +%s) + {seconds}))")).exits(0));
+    };
+    let check = || vm.podlink("time-sync", &["--check", "--json"]).run();
+
+    for (hours, way) in [(-2, "s behind"), (2, "s ahead")] {
+        step(&format!("the guest's clock is put {hours} hours off while a call with a time-out runs"));
+        let begun = format!("/tmp/begun{hours}");
+        let script = format!("touch {begun}; sleep 600");
+        std::thread::scope(|scope| {
+            let running = scope.spawn(|| vm.podlink("exec", &["--timeout", "15", &script]).run());
+            wait_for("the call to begin", SOON, || vm.exec(&format!("cat {begun}")).code == Some(0));
+            put(hours);
+            vm.doctor(0, &[way, "720", "TLS", "podlink pod time-sync"]);
+            let date = date_of_an_answer(vm.agent_port());
+            let off = date.duration_since(jiff::Timestamp::now()).as_secs() - hours * 3600;
+            assert!(off.abs() <= 5, "the answers bear {date}");
+            drop(check().exits(1));
+
+            let run = vm.podlink("time-sync", &[]).run().exits(0);
+            step(run.stdout.trim());
+            let json = check().exits(0).json();
+            let (offset, error) = (json["offset_ms"].as_f64().unwrap(), json["error_ms"].as_f64().unwrap());
+            step(&format!("then it is {offset:.2} ms off, known to {error:.2} ms"));
+            assert!(offset.abs() < 100.0, "{json}");
+            // by another way than ours
+            let before = jiff::Timestamp::now().as_second();
+            let said: i64 = vm.exec("date +%s").exits(0).stdout.trim().parse().unwrap();
+            assert!((before..=jiff::Timestamp::now().as_second()).contains(&said), "{before} {said}");
+            vm.doctor(0, &["all is well"]);
+
+            let run = running.join().unwrap().exits(124);
+            step(&format!("the call with 15 s ended after {:.1} s", run.took.as_secs_f64()));
+            assert!((15.0..40.0).contains(&run.took.as_secs_f64()), "{:?}", run.took);
+        });
+    }
+
+    step("`up` on a pod that runs mends it by itself, and says so");
+    put(-2);
+    let run = vm.podlink("up", &[]).run().exits(0);
+    assert!(run.stderr.contains("s behind and was stepped"), "{}", run.stderr);
+    drop(check().exits(0));
+    assert!(!vm.podlink("up", &[]).run().exits(0).stderr.contains("stepped"));
+
+    step("so do `resume`, or else `wait-ready` after it");
+    put(-2);
+    drop(vm.podlink("pause", &[]).run().exits(0));
+    let resumed = vm.podlink("resume", &[]).run().exits(0);
+    let waited = vm.podlink("wait-ready", &["--timeout", "60"]).run().exits(0);
+    let said = [resumed.stderr, waited.stderr].concat();
+    assert_eq!(said.matches("s behind and was stepped").count(), 1, "{said}");
+    drop(check().exits(0));
+
+    step("what the guest is and how busy it is");
+    let info = block_on(vm.client().system_info(true)).unwrap();
+    assert_eq!((info.hostname.as_str(), info.cpus), ("podlink-test-guest", 1), "{info:?}");
+    // busybox has an rpm, which has no packages to tell of
+    assert!(info.packages.is_none() && info.packages_error.is_some());
+    let metrics = block_on(vm.client().metrics()).unwrap();
+    assert!(metrics.network.iter().any(|card| card.interface == "eth0" && card.received_bytes > 0), "{metrics:?}");
+    assert!(metrics.agent.calls.timed_out == 2 && metrics.agent.killed >= 2, "{:?}", metrics.agent);
 }
 
 /// V: a machine that dies under a call, a container made anew, a token that the guest was not told.
@@ -336,6 +435,18 @@ fn percentile(times: &[Duration], percent: usize) -> Duration {
     let mut sorted = times.to_vec();
     sorted.sort();
     sorted[(sorted.len() - 1) * percent / 100]
+}
+
+/// The `Date` of an answer.
+fn date_of_an_answer(port: u16) -> jiff::Timestamp {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    stream.write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let dates: Vec<&str> = answer.lines().filter_map(|line| line.strip_prefix("date: ")).collect();
+    assert_eq!(dates.len(), 1, "{answer}");
+    jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(dates[0]).unwrap()
 }
 
 /// The whole answer to `GET /`.

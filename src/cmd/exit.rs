@@ -7,7 +7,7 @@ pub struct Exit(pub u8);
 impl Exit {
     /// All went as asked.
     pub const SUCCESS: Self = Self(0);
-    /// `pod doctor` found something broken.
+    /// `pod doctor` found something broken, or `pod time-sync` a clock that is off and was left so.
     pub const BROKEN: Self = Self(1);
     /// The command line was wrong; clap's own code.
     pub const USAGE: Self = Self(2);

@@ -31,6 +31,11 @@ impl Printer {
         !self.json && io::stderr().is_terminal()
     }
 
+    /// Whether data may have colours: a terminal shows it, and nobody has said no by `NO_COLOR`.
+    pub(super) fn is_colored(self) -> bool {
+        !self.json && io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    }
+
     /// A line of data on stdout.
     pub(super) fn line(self, text: &str) {
         self.bytes(format!("{text}\n").as_bytes());

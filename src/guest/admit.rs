@@ -3,6 +3,8 @@
 //! Without a token every path but `/health`, known or not, gives the same answer: a caller who is not let in learns
 //! nothing of paths, bodies or limits.
 
+use std::net::IpAddr;
+
 use axum::{
     extract::{Request, State},
     http::{HeaderMap, HeaderValue, Uri, header},
@@ -15,6 +17,7 @@ use super::{
     connection::{Peer, Standing},
     hosts::HostName,
     request_id::RequestId,
+    stamp::loggable,
     state::AppState,
 };
 use crate::{
@@ -30,11 +33,8 @@ pub(super) async fn admit(State(state): State<AppState>, mut request: Request, n
     let origin = match check(&state, &request) {
         Ok(origin) => origin,
         Err(mut error) => {
-            // only an answer that says "wrong" waits: the right token has passed by now, whoever sent it
-            let peer = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
-            let guess =
-                error.code() == ErrorCode::Unauthorized && request.headers().contains_key(header::AUTHORIZATION);
-            if let (true, Some(peer)) = (guess, peer)
+            if error.code() == ErrorCode::Unauthorized
+                && let Some(peer) = report(&state, &request)
                 && !state.auth_delay().failed(peer, state.draining()).await
             {
                 error = error.closing();
@@ -48,6 +48,15 @@ pub(super) async fn admit(State(state): State<AppState>, mut request: Request, n
         response.headers_mut().append(header::VARY, HeaderValue::from_static("Origin"));
     }
     response
+}
+
+/// Counts and tells a request without the right token. Returns the peer whose answer has to wait.
+fn report(state: &AppState, request: &Request) -> Option<IpAddr> {
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
+    state.counters().auth_failures.add_one();
+    state.events().auth_failed(peer, loggable(request.uri().path()));
+    // who sends no token guesses none; of guesses only the answer waits: the right token has passed by now
+    peer.filter(|_| request.headers().contains_key(header::AUTHORIZATION))
 }
 
 /// Returns the request's origin, where it bears one that is allowed.

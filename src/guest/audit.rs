@@ -49,6 +49,8 @@ pub(super) enum Action {
     End,
     /// Ends a session.
     SessionEnd,
+    /// Steps the guest's clock.
+    SetTime,
 }
 
 impl Action {
@@ -62,6 +64,7 @@ impl Action {
             Self::StdinClose => "process.stdin.close",
             Self::End => "process.end",
             Self::SessionEnd => "session.end",
+            Self::SetTime => "time.set",
         }
     }
 }

@@ -27,8 +27,6 @@ pub struct AuthDelays {
     pub places: usize,
     /// Peers that are remembered; the one that was quiet for longest goes first.
     pub peers: usize,
-    /// Between two reports about one peer.
-    pub report: Duration,
 }
 
 impl AuthDelays {
@@ -40,7 +38,6 @@ impl AuthDelays {
         longest: Duration::from_secs(5),
         places: 64,
         peers: 1024,
-        report: Duration::from_secs(1),
     };
 
     /// Before the answer to the `count`th failure.
@@ -63,10 +60,6 @@ pub(super) struct AuthDelay {
 struct Failures {
     count: u32,
     last: Instant,
-    /// When they were reported last.
-    told: Option<Instant>,
-    /// They will be, in a moment.
-    telling: bool,
 }
 
 impl AuthDelay {
@@ -76,7 +69,7 @@ impl AuthDelay {
 
     /// A wrong token came from this peer: waits until it may be told so, or until `stopping`. `false` where too many
     /// wait already: it is told at once, and its connection is to end.
-    pub(super) async fn failed(self: &Arc<Self>, peer: IpAddr, stopping: impl Future<Output = ()>) -> bool {
+    pub(super) async fn failed(&self, peer: IpAddr, stopping: impl Future<Output = ()>) -> bool {
         let peer = network_of(peer);
         let delay = self.settings.of(self.count(peer));
         if delay.is_zero() {
@@ -90,61 +83,26 @@ impl AuthDelay {
         true
     }
 
-    /// Counts one more, and sees to its being reported.
-    fn count(self: &Arc<Self>, peer: IpAddr) -> u32 {
+    /// Counts one more.
+    fn count(&self, peer: IpAddr) -> u32 {
         let now = Instant::now();
         let mut peers = self.peers();
         if !peers.contains_key(&peer) && peers.len() >= self.settings.peers {
             let oldest = peers.iter().min_by_key(|(_, failures)| failures.last).map(|(peer, _)| *peer);
             oldest.map(|oldest| peers.remove(&oldest));
         }
-        let failures = peers.entry(peer).or_insert(Failures { count: 0, last: now, told: None, telling: false });
+        let failures = peers.entry(peer).or_insert(Failures { count: 0, last: now });
         if now.duration_since(failures.last) > self.settings.window {
             failures.count = 0;
         }
         failures.count = failures.count.saturating_add(1);
         failures.last = now;
-        let count = failures.count;
-        let wait = failures.told.map(|told| self.settings.report.saturating_sub(now.duration_since(told)));
-        match wait {
-            None | Some(Duration::ZERO) => {
-                failures.told = Some(now);
-                drop(peers);
-                auth_failed(peer, count);
-            }
-            Some(wait) if !failures.telling => {
-                failures.telling = true;
-                drop(peers);
-                let this = Arc::clone(self);
-                tokio::spawn(async move {
-                    tokio::time::sleep(wait).await;
-                    this.tell(peer);
-                });
-            }
-            Some(_) => {}
-        }
-        count
-    }
-
-    /// Reports what has come since the last report.
-    fn tell(&self, peer: IpAddr) {
-        let mut peers = self.peers();
-        let Some(failures) = peers.get_mut(&peer) else { return };
-        failures.telling = false;
-        failures.told = Some(Instant::now());
-        let count = failures.count;
-        drop(peers);
-        auth_failed(peer, count);
+        failures.count
     }
 
     fn peers(&self) -> MutexGuard<'_, HashMap<IpAddr, Failures>> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Reports a peer that sends wrong tokens, at most once a second for each; `count` is how many within the last minute.
-fn auth_failed(peer: IpAddr, count: u32) {
-    tracing::warn!(%peer, count, "auth.failed: wrong tokens come from this peer");
 }
 
 /// Whoever has one address of IPv6 has the rest of its network too.

@@ -2,7 +2,11 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use super::{AuthDelays, HostName, Keep, LogSource, Network, Origin, calls, gates::GateSettings};
+use super::{
+    AuthDelays, HostName, Keep, LogSource, Network, Origin, calls,
+    events::{self, LogTap},
+    gates::GateSettings,
+};
 use crate::{
     protocol::{Limits, MAX_JSON_BODY},
     token::WatchSettings,
@@ -43,6 +47,10 @@ pub struct Config {
     pub log_files: Vec<PathBuf>,
     /// How long they are kept.
     pub keep: Keep,
+    /// The bounds of the events.
+    pub events: events::Settings,
+    /// The log whose warnings become events.
+    pub log_tap: LogTap,
 }
 
 /// The patience with callers.
@@ -83,7 +91,7 @@ impl Deadlines {
         ping: Duration::from_secs(30),
         farewell: Duration::from_secs(1),
         lobby: Duration::from_secs(2),
-        snapshot: super::system::System::PATIENCE,
+        snapshot: super::looks::Looks::PATIENCE,
     };
 }
 
@@ -107,6 +115,8 @@ impl Config {
             install_log: super::sys::default_install_log(),
             log_files: Vec::new(),
             keep: Keep::DEFAULT,
+            events: events::Settings::DEFAULT,
+            log_tap: LogTap::default(),
         }
     }
 

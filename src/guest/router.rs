@@ -15,17 +15,18 @@ use tower_http::catch_panic::CatchPanicLayer;
 use super::{
     GuestError, admit, attach,
     audit::{Action, audited},
-    exec, health, logs, processes, sessions, stamp,
+    clock, events, exec, health, info, logs, metrics, processes, sessions, stamp,
     state::AppState,
     system, whoami,
 };
 use crate::protocol::{
-    ErrorCode, PATH_EXEC, PATH_EXEC_ATTACH, PATH_HEALTH, PATH_LOGS, PATH_PROCESSES, PATH_SESSIONS,
-    PATH_SYSTEM_PROCESSES, PATH_SYSTEM_SOCKETS, PATH_WHOAMI,
+    ErrorCode, PATH_EVENTS, PATH_EXEC, PATH_EXEC_ATTACH, PATH_HEALTH, PATH_LOGS, PATH_PROCESSES, PATH_SESSIONS,
+    PATH_SYSTEM_INFO, PATH_SYSTEM_METRICS, PATH_SYSTEM_PROCESSES, PATH_SYSTEM_SOCKETS, PATH_SYSTEM_TIME, PATH_WHOAMI,
 };
 
 /// What a caller with a token is told about paths.
-const KNOWN_PATHS: &str = "the paths are /health, /whoami, /exec, /processes, /sessions, /logs and /system; docs/protocol.md says what each takes";
+const KNOWN_PATHS: &str = "the paths are /health, /whoami, /exec, /processes, /sessions, /events, /logs and /system; \
+                           docs/protocol.md tells of each";
 
 /// All that the agent answers.
 pub(super) fn router(state: AppState) -> Router {
@@ -68,6 +69,7 @@ pub(super) fn router(state: AppState) -> Router {
             "/processes/{process_id}/signal",
             post(processes::signal.layer(audit(Action::Signal)).layer(from_fn(admit::understood))),
         )
+        .route(PATH_EVENTS, get(events::get.layer(from_fn(admit::understood))))
         .route(PATH_SESSIONS, get(sessions::list.layer(from_fn(admit::understood))))
         .route(
             "/sessions/{name}",
@@ -76,6 +78,13 @@ pub(super) fn router(state: AppState) -> Router {
         .route(PATH_LOGS, get(logs::get.layer(from_fn(admit::understood))))
         .route(PATH_SYSTEM_PROCESSES, get(system::processes.layer(from_fn(admit::understood))))
         .route(PATH_SYSTEM_SOCKETS, get(system::sockets.layer(from_fn(admit::understood))))
+        .route(PATH_SYSTEM_INFO, get(info::get.layer(from_fn(admit::understood))))
+        .route(PATH_SYSTEM_METRICS, get(metrics::get.layer(from_fn(admit::understood))))
+        .route(
+            PATH_SYSTEM_TIME,
+            get(clock::get.layer(from_fn(admit::understood)))
+                .post(clock::set.layer(audit(Action::SetTime)).layer(from_fn(admit::understood))),
+        )
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed);
     around(routes, &state).with_state(state)
@@ -131,7 +140,8 @@ mod tests {
         let mut config = Config::new("unused".into(), &[]);
         config.exec.runs_dir = runs_dir;
         let identity = Identity::generate().unwrap();
-        let calls = calls::Calls::new(config.exec.clone(), identity.agent_id.clone()).await.unwrap();
+        let bus = events::Bus::new(&identity.agent_id, &config.events);
+        let calls = calls::Calls::new(config.exec.clone(), identity.agent_id.clone(), bus).await.unwrap();
         let gates = watch::channel(Gates::Waiting([].into())).1;
         AppState::new(config, identity, calls, watch::channel(Some(token)).1, gates)
     }

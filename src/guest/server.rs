@@ -20,11 +20,14 @@ use tokio::{
 use super::{
     Config, calls,
     connection::{Peer, Standing, converse},
-    gates,
+    events, gates,
     router::router,
     state::{AppState, Identity},
 };
-use crate::token::{self, Owners};
+use crate::{
+    protocol::EventName,
+    token::{self, Owners},
+};
 
 /// Connections beyond the limit that may ask for `/health`, and as many of strangers that are told to go.
 const LOBBY: usize = 64;
@@ -56,7 +59,9 @@ pub async fn serve(
     ensure!(!listeners.is_empty(), "an agent needs an address to listen on");
     super::sys::raise_file_limit();
     let identity = Identity::generate()?;
-    let calls = calls::Calls::new(config.exec.clone(), identity.agent_id.clone())
+    let bus = events::Bus::new(&identity.agent_id, &config.events);
+    config.log_tap.connect(&bus);
+    let calls = calls::Calls::new(config.exec.clone(), identity.agent_id.clone(), Arc::clone(&bus))
         .await
         .context("cannot set up the running of calls")?;
     let mut background = JoinSet::new();
@@ -71,6 +76,8 @@ pub async fn serve(
     let gate_settings = config.gate_settings();
     let (gate_sender, gates) = watch::channel(gates::Gates::unseen(&gate_settings));
     background.spawn(gates::watch(gate_settings, gate_sender));
+    background.spawn(Arc::clone(&bus).tend());
+    background.spawn(events::watch(Arc::clone(&bus), token.clone(), gates.clone()));
 
     background.spawn(super::sweep::sweep(Arc::clone(&calls), config.log_files.clone(), config.keep));
 
@@ -79,6 +86,7 @@ pub async fn serve(
     announce(&state, &listeners)?;
 
     let doors = Doors::new(state.config());
+    state.counters().watch_places(&doors.served, state.config().max_connections);
     let app = router(state.clone());
     let (stop, stopping) = watch::channel(false);
     let mut accepting = JoinSet::new();
@@ -89,6 +97,7 @@ pub async fn serve(
     shutdown.await;
     tracing::info!(?drain, "stopping: no new calls; those that run may end");
     state.start_draining();
+    bus.emit_plain(EventName::AgentStopping);
     let limit = drain + 2 * kill_grace + KILL_MARGIN;
     let stopped = async {
         tokio::select! {
@@ -99,6 +108,7 @@ pub async fn serve(
     if tokio::time::timeout(limit, stopped).await.is_err() {
         tracing::error!(?limit, "calls did not end in time; ending without them");
     }
+    bus.close();
     stop.send_replace(true);
     state.logs().close();
     if !state.attachments().end(FAREWELL).await {
@@ -186,6 +196,7 @@ async fn accept(
             tracing::info!("accepting connections again");
             failing = false;
         }
+        state.counters().connections.add_one();
         let let_in = state.config().allow_peers.iter().any(|network| network.contains(address.ip()));
         let Some((standing, place)) = doors.place(let_in) else { continue };
         let (router, deadlines) = (router.clone(), state.config().deadlines.clone());

@@ -48,13 +48,10 @@ impl Snapshots {
         look: impl FnOnce() -> io::Result<T> + Send + 'static,
     ) -> Result<Bytes, NoSnapshot> {
         let arrived = Instant::now();
-        let here = Here::new(&self.asking);
+        let _here = Here::new(self);
         let json = async {
             let mut latest = Arc::clone(&self.latest).lock_owned().await;
             if let Some(taken) = latest.clone().filter(|taken| taken.begun >= arrived) {
-                if here.alone() {
-                    *latest = None;
-                }
                 return taken.json;
             }
             let asking = Arc::clone(&self.asking);
@@ -62,7 +59,7 @@ impl Snapshots {
                 *latest = None;
                 let begun = Instant::now();
                 let json = look().and_then(|seen| Ok(serde_json::to_vec(&seen)?.into())).map_err(Arc::new);
-                if asking.load(Ordering::Relaxed) > 1 {
+                if asking.load(Ordering::SeqCst) > 1 {
                     *latest = Some(Taken { begun, json: json.clone() });
                 }
                 json
@@ -73,23 +70,23 @@ impl Snapshots {
     }
 }
 
-/// A caller's being here.
-struct Here<'a>(&'a AtomicUsize);
+/// A caller's being here; the last one to leave clears up.
+struct Here<'a>(&'a Snapshots);
 
 impl<'a> Here<'a> {
-    fn new(asking: &'a AtomicUsize) -> Self {
-        asking.fetch_add(1, Ordering::Relaxed);
-        Self(asking)
-    }
-
-    fn alone(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 1
+    fn new(snapshots: &'a Snapshots) -> Self {
+        snapshots.asking.fetch_add(1, Ordering::SeqCst);
+        Self(snapshots)
     }
 }
 
 impl Drop for Here<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        let was_last = self.0.asking.fetch_sub(1, Ordering::SeqCst) == 1;
+        // where it is locked a look is being taken, which replaces it
+        if was_last && let Ok(mut latest) = self.0.latest.try_lock() {
+            *latest = None;
+        }
     }
 }
 
@@ -136,7 +133,7 @@ mod tests {
         }
 
         fn asking(&self) -> usize {
-            self.snapshots.asking.load(Ordering::Relaxed)
+            self.snapshots.asking.load(Ordering::SeqCst)
         }
     }
 

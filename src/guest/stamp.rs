@@ -2,6 +2,7 @@
 
 use std::{
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::Instant,
 };
@@ -16,7 +17,7 @@ use axum::{
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tracing::{Instrument as _, Span};
 
-use super::{connection::Peer, request_id::RequestId, state::AppState};
+use super::{connection::Peer, counters::Counters, request_id::RequestId, state::AppState};
 use crate::protocol::{HEADER_PROTOCOL, HEADER_REQUEST_ID, PATH_HEALTH, PROTOCOL_VERSION};
 
 /// Hex digits of a token.
@@ -35,7 +36,7 @@ pub(super) async fn stamp(State(state): State<AppState>, mut request: Request, n
     };
     // whatever the filter lets through of what is logged within, it bears the id
     let span = tracing::error_span!("request", id = %id.id);
-    let line = Line::of(&request, span.clone());
+    let line = Line::of(&request, span.clone(), state.counters());
     let header_id = HeaderValue::from_str(&id.id).ok();
     request.extensions_mut().insert(id);
 
@@ -43,6 +44,10 @@ pub(super) async fn stamp(State(state): State<AppState>, mut request: Request, n
 
     let headers = response.headers_mut();
     headers.insert(HeaderName::from_static(HEADER_PROTOCOL), HeaderValue::from(PROTOCOL_VERSION));
+    // the library's own stands still for as long as the clock was set back by
+    if let Some(date) = date() {
+        headers.insert(header::DATE, date);
+    }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if let Some(id) = header_id {
         headers.insert(HeaderName::from_static(HEADER_REQUEST_ID), id);
@@ -84,6 +89,12 @@ impl Drop for Within {
     }
 }
 
+/// This moment, as HTTP has it.
+fn date() -> Option<HeaderValue> {
+    let text = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&jiff::Timestamp::now());
+    HeaderValue::try_from(text.ok()?).ok()
+}
+
 /// A line of the log in the making; it is written when the request has its answer, or loses its caller.
 ///
 /// It never holds the query, headers or the body: they may be secrets.
@@ -94,10 +105,11 @@ struct Line {
     path: String,
     begun: Instant,
     answered: bool,
+    counters: Arc<Counters>,
 }
 
 impl Line {
-    fn of(request: &Request, span: Span) -> Self {
+    fn of(request: &Request, span: Span, counters: &Arc<Counters>) -> Self {
         Self {
             span,
             peer: request.extensions().get::<Peer>().map(|peer| peer.address.to_string()).unwrap_or_default(),
@@ -105,6 +117,7 @@ impl Line {
             path: loggable(request.uri().path()),
             begun: Instant::now(),
             answered: false,
+            counters: Arc::clone(counters),
         }
     }
 
@@ -114,6 +127,7 @@ impl Line {
 
     fn answered(mut self, status: u16) {
         self.answered = true;
+        self.counters.answered(status);
         let Self { span, peer, method, path, .. } = &self;
         let ms = self.ms();
         let _within = span.enter();
@@ -139,6 +153,7 @@ pub(super) fn loggable(path: &str) -> String {
 impl Drop for Line {
     fn drop(&mut self) {
         if !self.answered {
+            self.counters.requests_lost.add_one();
             let ms = self.ms();
             let Self { span, peer, method, path, .. } = self;
             let _within = span.enter();

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Instant};
 use tokio::sync::watch;
 
 use super::{
-    Config, account::Account, attach::Attachments, auth_delay::AuthDelay, calls, gates::Gates, logs::Logs, random_hex,
-    system::System,
+    Config, account::Account, attachments::Attachments, auth_delay::AuthDelay, calls, counters::Counters, events,
+    gates::Gates, logs::Logs, looks::Looks, random_hex,
 };
 use crate::{protocol::Stage, token::Token};
 
@@ -24,7 +24,7 @@ struct Shared {
     token: watch::Receiver<Option<Token>>,
     gates: watch::Receiver<Gates>,
     draining: watch::Sender<bool>,
-    system: System,
+    looks: Looks,
     auth_delay: Arc<AuthDelay>,
     logs: Logs,
 }
@@ -75,7 +75,7 @@ impl AppState {
             token,
             gates,
             draining,
-            system: System::default(),
+            looks: Looks::default(),
             auth_delay,
             logs: Logs::new(),
         }))
@@ -84,6 +84,16 @@ impl AppState {
     /// What runs and waits.
     pub(crate) fn calls(&self) -> &Arc<calls::Calls> {
         &self.0.calls
+    }
+
+    /// What it tells of itself.
+    pub(super) fn events(&self) -> &Arc<events::Bus> {
+        self.0.calls.events()
+    }
+
+    /// What the agent counts of itself.
+    pub(super) fn counters(&self) -> &Arc<Counters> {
+        self.0.calls.counters()
     }
 
     /// The clients that are attached to calls.
@@ -110,8 +120,8 @@ impl AppState {
     }
 
     /// The looks at the whole guest.
-    pub(super) fn system(&self) -> &System {
-        &self.0.system
+    pub(super) fn looks(&self) -> &Looks {
+        &self.0.looks
     }
 
     /// The peers that sent wrong tokens.

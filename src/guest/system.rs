@@ -1,6 +1,6 @@
 //! `GET /system/processes` and `GET /system/sockets`: the whole guest at one moment.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, sync::Arc};
 
 use axum::{
     body::Bytes,
@@ -9,41 +9,30 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use super::{
-    GuestError,
-    snapshots::{NoSnapshot, Snapshots},
-    state::AppState,
-    sys,
-};
+use super::{GuestError, snapshots::NoSnapshot, state::AppState, sys};
 use crate::protocol::ErrorCode;
-
-/// The looks that are being taken, one of each kind at most.
-#[derive(Debug, Default)]
-pub(super) struct System {
-    processes: Snapshots,
-    sockets: Snapshots,
-}
-
-impl System {
-    /// How long a caller waits for a look: a thousand times what one of 500 processes takes.
-    pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-}
 
 /// `GET /system/processes`.
 pub(super) async fn processes(State(state): State<AppState>) -> Result<Response, GuestError> {
     let patience = state.config().deadlines.snapshot;
-    answer(state.system().processes.json(patience, sys::system_processes).await)
+    answer(json(state.looks().processes.json(patience, sys::system_processes).await))
 }
 
 /// `GET /system/sockets`.
 pub(super) async fn sockets(State(state): State<AppState>) -> Result<Response, GuestError> {
     let patience = state.config().deadlines.snapshot;
-    answer(state.system().sockets.json(patience, sys::system_sockets).await)
+    answer(json(state.looks().sockets.json(patience, sys::system_sockets).await))
 }
 
-fn answer(taken: Result<Bytes, NoSnapshot>) -> Result<Response, GuestError> {
+/// The answer with this JSON.
+pub(super) fn answer(json: Result<Bytes, GuestError>) -> Result<Response, GuestError> {
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], json?).into_response())
+}
+
+/// What was seen, or why it was not.
+pub(super) fn json(taken: Result<Bytes, NoSnapshot>) -> Result<Bytes, GuestError> {
     match taken {
-        Ok(json) => Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], json).into_response()),
+        Ok(json) => Ok(json),
         Err(NoSnapshot::TooLong) => {
             Err(GuestError::new(ErrorCode::QueueFull, "a look at the system is under way and does not end")
                 .hint("a process that hangs in the guest's kernel may hold it up; try again later")

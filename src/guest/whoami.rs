@@ -7,6 +7,7 @@ use crate::protocol::Whoami;
 
 /// What this build can do beyond what every agent can.
 const FEATURES: &[&str] = &[
+    "events",
     "exec.argv",
     "exec.attach",
     "exec.cancel",
@@ -19,8 +20,11 @@ const FEATURES: &[&str] = &[
     "exec.stream",
     "health.proof",
     "logs",
+    "system.info",
+    "system.metrics",
     "system.processes",
     "system.sockets",
+    "system.time",
 ];
 
 pub(super) async fn get(State(state): State<AppState>) -> Json<Whoami> {

@@ -4,6 +4,7 @@ mod client;
 pub mod doctor;
 pub mod engine;
 mod error;
+mod events;
 mod home;
 mod installation;
 mod list;
@@ -16,13 +17,16 @@ pub mod setup;
 mod state;
 mod status;
 pub mod terminal;
+pub mod time_sync;
 mod watch;
 
 pub use client::{
-    AgentClient, AttachEvent, Attached, AttachedInput, AttachedOutput, ClientSettings, ExecEvent, ExecOutcome,
-    ExecStream, GuestLogRequest, GuestLogStream, Job, RequestId, Seen,
+    AgentClient, AgentEvent, AttachEvent, Attached, AttachedInput, AttachedOutput, ClientSettings, EventItem,
+    EventStream, EventsPatience, EventsRequest, ExecEvent, ExecOutcome, ExecStream, GuestLogRequest, GuestLogStream,
+    Job, RequestId, Seen,
 };
 pub use error::{Error, ErrorKind, Result};
+pub use events::{EventSource, POD_CONNECTED, POD_DISCONNECTED, POD_STATE, PodEvent, PodEvents};
 pub use home::{Home, PodName};
 pub use installation::{StaleOem, before_up, is_new_disk, remember_ready};
 pub use list::{ListedPod, list};

@@ -22,6 +22,8 @@ pub enum ErrorCode {
     ForbiddenOrigin,
     /// The peer's address is outside the allowed networks.
     ForbiddenPeer,
+    /// The agent's account may not do this in the guest.
+    NotPermitted,
     /// No such path or thing.
     NotFound,
     /// The path exists, the method does not.
@@ -63,7 +65,7 @@ impl ErrorCode {
         match self {
             Self::BadRequest | Self::BadBase64 | Self::ProtocolVersionMismatch => 400,
             Self::Unauthorized => 401,
-            Self::ForbiddenHost | Self::ForbiddenOrigin | Self::ForbiddenPeer => 403,
+            Self::ForbiddenHost | Self::ForbiddenOrigin | Self::ForbiddenPeer | Self::NotPermitted => 403,
             Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::Timeout => 408,
@@ -87,6 +89,7 @@ impl ErrorCode {
             Self::ForbiddenHost => "forbidden_host",
             Self::ForbiddenOrigin => "forbidden_origin",
             Self::ForbiddenPeer => "forbidden_peer",
+            Self::NotPermitted => "not_permitted",
             Self::NotFound => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::Conflict => "conflict",

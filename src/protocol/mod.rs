@@ -10,14 +10,19 @@
 
 mod attach;
 mod error;
+mod event;
 mod exec;
 mod frame;
 mod health;
+mod info;
 mod logs;
+mod metrics;
 mod openapi;
 mod process;
+mod sse;
 mod stream;
 mod system;
+mod time;
 mod whoami;
 
 pub use attach::{
@@ -25,20 +30,31 @@ pub use attach::{
     CHANNEL_STDIN, CHANNEL_STDOUT, MAX_MESSAGE, Pty, TerminalSize,
 };
 pub use error::{ErrorBody, ErrorCode};
+pub use event::{
+    AgentStartedEvent, AuthFailedEvent, EventId, EventName, ExecExitedEvent, ExecOutputEvent, ExecStartedEvent,
+    GapEvent, GapReason, HEADER_LAST_EVENT_ID, LaggedEvent, LogEvent, MAX_EVENT, MalformedEventId, PATH_EVENTS,
+    PlainEvent, event_matches,
+};
 pub use exec::{ExecRequest, ExecResult, Shell, TimeoutSec};
 pub use frame::{
     FRAME_HEADER, Frame, FrameDecoder, FrameError, FrameKind, FramePart, FrameParts, MAX_FRAME, MEDIA_EVENTS,
     MEDIA_MULTIPLEXED, frame_header,
 };
 pub use health::{Health, Stage};
+pub use info::{DiskInfo, LoggedIn, Package, SystemInfo};
 pub use logs::{GuestLog, LogLine, MEDIA_NDJSON};
+pub use metrics::{
+    AgentMetrics, CallCounts, CpuSeconds, DiskIo, DiskSpace, MemoryBytes, Metrics, NetworkIo, RequestCounts,
+};
 pub use openapi::openapi;
 pub use process::{
     ProcessEnded, ProcessInfo, ProcessList, ProcessMode, ProcessState, SessionEnded, SessionInfo, SessionList,
     SignalRequest, Signalled, StdinAccepted,
 };
+pub use sse::{SSE_ALIVE, SseDecoder, SseEvent, SseTooLarge, sse_event, sse_position};
 pub use stream::{Gap, HEADER_PROCESS_ID, Running, Started, StreamEnd, stream_event};
 pub use system::{SocketOwner, SocketProtocol, SystemProcess, SystemProcesses, SystemSocket, SystemSockets};
+pub use time::{GuestTime, SetTime, TimeSet, TimeZone};
 pub use whoami::{Limits, Whoami};
 
 /// The version of the wire that this build speaks.
@@ -76,6 +92,17 @@ pub const PATH_LOGS: &str = "/logs";
 pub const PATH_SYSTEM_PROCESSES: &str = "/system/processes";
 /// All sockets of the guest that can be reached.
 pub const PATH_SYSTEM_SOCKETS: &str = "/system/sockets";
+/// What the guest is.
+pub const PATH_SYSTEM_INFO: &str = "/system/info";
+/// How busy the guest and its agent are.
+pub const PATH_SYSTEM_METRICS: &str = "/system/metrics";
+/// The guest's clocks; set by `POST`.
+pub const PATH_SYSTEM_TIME: &str = "/system/time";
+
+/// Media type of metrics as Prometheus reads them.
+pub const MEDIA_PROMETHEUS: &str = "text/plain";
+/// Media type of metrics as `OpenMetrics` has them.
+pub const MEDIA_OPENMETRICS: &str = "application/openmetrics-text";
 
 /// Default of [`ExecRequest::timeout_sec`].
 pub const DEFAULT_TIMEOUT_SEC: u64 = 60;

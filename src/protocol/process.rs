@@ -64,7 +64,7 @@ pub struct ProcessInfo {
     /// The program's number in the guest, once it has been started.
     #[serde(default)]
     pub pid: Option<u32>,
-    /// The program and its arguments, where it is no script.
+    /// The program and its arguments, where it is no script; of very long ones the first 16 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub argv: Option<Vec<String>>,
     /// SHA-256 of the script in hex, where it is one: scripts may hold secrets.

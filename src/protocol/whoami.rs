@@ -39,7 +39,7 @@ pub struct Limits {
     pub exec_session_wait_sec: u64,
     /// Detached and attached calls at one time.
     pub exec_jobs: u32,
-    /// Bytes kept of the output of each streamed, attached or detached call.
+    /// Bytes kept of the output of each attached or detached call; of streamed ones it is more.
     pub exec_ring_bytes: u64,
     /// Most seconds that a buffered call may ask for.
     pub exec_timeout_cap_sec: u64,

@@ -56,6 +56,22 @@ impl Agent {
 
     /// One that need not become ready; waits until it answers at all.
     pub fn launch_with_token(flags: &[&str], env: &[(&str, &str)], with_token: bool) -> Self {
+        Self::launch_under(&[], flags, env, with_token)
+    }
+
+    /// One that may not set the clock: for every test that asks an agent to, because here the clock is this machine's own.
+    pub fn without_the_clock() -> Self {
+        let no_clock = ["setpriv", "--inh-caps=-sys_time", "--bounding-set=-sys_time"];
+        let under = if rustix::process::geteuid().is_root() { &no_clock[..] } else { &[] };
+        let agent = Self::launch_under(under, &[], &[], true);
+        let status = std::fs::read_to_string(format!("/proc/{}/status", agent.pid)).unwrap();
+        let rights = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+        assert_eq!(u64::from_str_radix(rights.trim(), 16).unwrap() >> 25 & 1, 0, "it could set the clock: {status}");
+        agent
+    }
+
+    /// One that another program becomes, which is given its command line.
+    fn launch_under(under: &[&str], flags: &[&str], env: &[(&str, &str)], with_token: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let token = podlink::token::Token::generate().unwrap().expose().to_string();
         let port = Port::reserve();
@@ -63,7 +79,9 @@ impl Agent {
         if with_token {
             write_private(&agent_token, &token);
         }
-        let mut command = Command::new(env!("CARGO_BIN_EXE_podlink"));
+        let whole = [under, &[env!("CARGO_BIN_EXE_podlink")]].concat();
+        let mut command = Command::new(whole[0]);
+        command.args(&whole[1..]);
         command.args(["agent", "serve", "--listen", &format!("127.0.0.1:{}", port.number()), "--token-file"]);
         command.arg(&agent_token).args(flags);
         if !flags.contains(&"--log-file") {
@@ -301,6 +319,10 @@ pub fn as_documented(path: &str, answer: Answer) -> Answer {
         ("/exec", 200) => "ExecResult",
         ("/system/processes", 200) => "SystemProcesses",
         ("/system/sockets", 200) => "SystemSockets",
+        ("/system/metrics", 200) => "Metrics",
+        ("/system/time", 200) if answer.json.get("step_ns").is_some() => "TimeSet",
+        ("/system/time", 200) => "GuestTime",
+        (path, 200) if path.starts_with("/system/info") => "SystemInfo",
         ("/exec", 202) => "Started",
         (_, 200) => match path.split('?').next().unwrap_or_default().split('/').collect::<Vec<_>>()[..] {
             ["", "processes"] => "ProcessList",

@@ -4,8 +4,10 @@
 
 pub mod agent;
 pub mod cli;
+pub mod events;
 pub mod fake;
 pub mod http;
+pub mod link;
 pub mod local;
 pub mod podman;
 pub mod port;

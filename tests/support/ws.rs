@@ -153,7 +153,9 @@ impl Attached {
     /// The next that the agent says; pings are answered on the way.
     #[track_caller]
     pub fn next(&mut self) -> Said {
+        let deadline = Instant::now() + DEADLINE;
         loop {
+            assert!(Instant::now() < deadline, "waited in vain for anything but pings");
             let message = match self.socket.read() {
                 Ok(message) => message,
                 Err(tungstenite::Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -180,6 +182,19 @@ impl Attached {
                     return Said::Close(frame.map_or(0, |frame| u16::from(frame.code)));
                 }
                 Message::Ping(_) | Message::Pong(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    /// Waits until the agent has read all that was sent so far.
+    #[track_caller]
+    pub fn is_heard(&mut self) {
+        self.send(Message::Ping("are you there".into()));
+        loop {
+            match self.socket.read().unwrap() {
+                Message::Pong(bytes) if &bytes[..] == b"are you there" => return,
+                Message::Ping(_) | Message::Binary(_) => {}
                 other => panic!("{other:?}"),
             }
         }

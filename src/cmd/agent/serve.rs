@@ -13,8 +13,8 @@ use tokio::sync::oneshot;
 use super::super::{Exit, Outcome, Printer};
 use crate::{
     guest::{
-        self, AuthDelays, Claim, Config, Deadlines, HostName, Keep, LogFormat, LogSettings, LogSource, Network, Origin,
-        PidFile, Rotation, Signals, calls::Settings,
+        self, AuthDelays, Claim, Config, Deadlines, EventSettings, HostName, Keep, LogFormat, LogGuard, LogSettings,
+        Network, Origin, PidFile, Rotation, Signals, calls::Settings,
     },
     protocol::DEFAULT_PORT,
 };
@@ -164,6 +164,12 @@ struct PatienceArgs {
     keep_logs: Option<u64>,
     #[arg(long, value_name = "MS", hide = true)]
     sweep_interval: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
+    events_keep_alive: Option<u64>,
+    #[arg(long, value_name = "N", hide = true)]
+    events_kept: Option<usize>,
+    #[arg(long, value_name = "MS", hide = true)]
+    snapshot_deadline: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -193,7 +199,7 @@ impl ServeArgs {
         }
     }
 
-    fn config(&self, log: LogSource) -> anyhow::Result<Config> {
+    fn config(&self, log: &LogGuard) -> anyhow::Result<Config> {
         let token_file = match &self.token_file {
             Some(path) => path.clone(),
             None => guest::default_token_file().context("no home folder is known; name the token's --token-file")?,
@@ -230,6 +236,7 @@ impl ServeArgs {
                 write_stall: or(self.patience.write_stall, defaults.deadlines.write_stall),
                 attach_request: or(self.patience.attach_deadline, defaults.deadlines.attach_request),
                 ping: or(self.patience.ping_interval, defaults.deadlines.ping),
+                snapshot: or(self.patience.snapshot_deadline, defaults.deadlines.snapshot),
                 ..defaults.deadlines
             },
             auth_delays: AuthDelays {
@@ -239,12 +246,18 @@ impl ServeArgs {
                 places: self.patience.auth_delayed.unwrap_or(defaults.auth_delays.places),
                 ..defaults.auth_delays
             },
-            log: Some(log),
+            log: Some(log.source()),
+            log_tap: log.tap(),
             install_log: self.install_log.clone().or(defaults.install_log),
             log_files: self.log_file.iter().chain(&self.audit_file).cloned().collect(),
             keep: Keep {
                 age: or(self.patience.keep_logs, defaults.keep.age),
                 interval: or(self.patience.sweep_interval, defaults.keep.interval),
+            },
+            events: EventSettings {
+                keep_alive: or(self.patience.events_keep_alive, defaults.events.keep_alive),
+                most: self.patience.events_kept.unwrap_or(defaults.events.most),
+                ..defaults.events
             },
             ..defaults
         })
@@ -253,7 +266,7 @@ impl ServeArgs {
 
 pub(super) fn run(args: ServeArgs) -> Outcome {
     let log = guest::start_log(&args.log_settings())?;
-    let config = args.config(log.source())?;
+    let config = args.config(&log)?;
     let log_file = args.log_file.clone();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the agent's threads")?;

@@ -5,7 +5,10 @@ mod credentials;
 mod detach_keys;
 mod doctor;
 mod down;
+mod event_line;
+mod events;
 mod exec;
+mod info;
 mod interactive;
 mod job;
 mod kill;
@@ -18,8 +21,10 @@ mod restart;
 mod sessions;
 mod shell;
 pub(super) mod signal;
+mod stats;
 mod status;
 mod table;
+mod time_sync;
 mod top;
 mod up;
 mod wait;
@@ -52,9 +57,13 @@ enum PodCommand {
     Kill(kill::KillArgs),
     Sessions(sessions::SessionsArgs),
     Top(top::TopArgs),
+    Info(info::InfoArgs),
+    Stats(stats::StatsArgs),
+    TimeSync(time_sync::TimeSyncArgs),
     WaitReady(wait_ready::WaitReadyArgs),
     Status(status::StatusArgs),
     List(list::ListArgs),
+    Events(events::EventsArgs),
     Logs(logs::LogsArgs),
     Credentials(credentials::CredentialsArgs),
     Pause(pause::PauseArgs),
@@ -89,9 +98,13 @@ impl PodArgs {
             PodCommand::Kill(args) => args.json,
             PodCommand::Sessions(args) => args.json,
             PodCommand::Top(args) => args.json,
+            PodCommand::Info(args) => args.json,
+            PodCommand::Stats(args) => args.json,
+            PodCommand::TimeSync(args) => args.json,
             PodCommand::WaitReady(args) => args.json,
             PodCommand::Status(args) => args.json,
             PodCommand::List(args) => args.json,
+            PodCommand::Events(args) => args.json,
             PodCommand::Logs(args) => args.json,
             PodCommand::Shell(_) | PodCommand::Attach(_) => false,
             PodCommand::Credentials(args) => args.json,
@@ -116,9 +129,13 @@ pub(super) fn run(args: PodArgs) -> Outcome {
         PodCommand::Kill(args) => kill::run(&args, printer),
         PodCommand::Sessions(args) => sessions::run(&args, printer),
         PodCommand::Top(args) => top::run(&args, printer),
+        PodCommand::Info(args) => info::run(&args, printer),
+        PodCommand::Stats(args) => stats::run(&args, printer),
+        PodCommand::TimeSync(args) => time_sync::run(&args, printer),
         PodCommand::WaitReady(args) => wait_ready::run(&args, printer),
         PodCommand::Status(args) => status::run(&args, printer),
         PodCommand::List(args) => list::run(&args, printer),
+        PodCommand::Events(args) => events::run(&args, printer),
         PodCommand::Logs(args) => logs::run(&args, printer),
         PodCommand::Credentials(args) => credentials::run(&args, printer),
         PodCommand::Pause(args) => pause::pause(&args, printer),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Exit, Failure, Outcome, PodChoice, Printer, block_on, signal::Interrupts};
+use super::{Exit, Failure, Outcome, PodChoice, Printer, block_on, signal::Interrupts, time_sync};
 use crate::host::engine::{self, EngineSettings};
 
 /// Freeze a pod: its guest keeps its memory and gets no processor time
@@ -61,6 +61,9 @@ fn set(choice: &PodChoice, printer: Printer, paused: bool) -> Outcome {
         };
         interrupts.or(setting).await
     })?;
+    if !paused {
+        time_sync::along(&pod, printer)?;
+    }
     if printer.is_json() {
         printer.json(&PausedJson { pod: pod.name().as_str(), paused });
     } else {

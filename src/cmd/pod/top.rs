@@ -94,7 +94,7 @@ async fn live(client: &AgentClient, args: &TopArgs, interrupts: &mut Interrupts)
 }
 
 /// `q`, Ctrl-C, Ctrl-D, or the end of the keyboard.
-async fn until_quit(keys: Option<&mut Input>) {
+pub(super) async fn until_quit(keys: Option<&mut Input>) {
     let Some(keys) = keys else { return std::future::pending().await };
     while let Ok(piece) = keys.next().await {
         if piece.is_empty() || piece.iter().any(|key| matches!(key, b'q' | b'Q' | 3 | 4)) {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Exit, Failure, Outcome, PodChoice, Printer, block_on, signal::Interrupts};
+use super::{Exit, Failure, Outcome, PodChoice, Printer, block_on, signal::Interrupts, time_sync};
 use crate::host::{
     self, EngineKind,
     engine::{self, EngineSettings, Started},
@@ -50,6 +50,10 @@ pub(super) fn run(args: &UpArgs, printer: Printer) -> Outcome {
     })?;
     if let Some(stale) = &stale {
         stale.said(&pod);
+    }
+    // a guest that boots cannot be ready yet; `wait-ready` sees to its clock
+    if matches!(started, Started::AlreadyRunning | Started::Resumed) {
+        time_sync::along(&pod, printer)?;
     }
     let note = stale.map(|stale| stale.note);
     if printer.is_json() {

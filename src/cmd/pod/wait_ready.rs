@@ -5,7 +5,7 @@ use std::{cell::RefCell, convert::Infallible, time::Duration};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::{Exit, Outcome, PodChoice, Printer, block_on, seconds, signal::Interrupts};
+use super::{Exit, Outcome, PodChoice, Printer, block_on, seconds, signal::Interrupts, time_sync};
 use crate::{
     cmd::output::{plain, printable},
     host::{
@@ -86,6 +86,7 @@ pub(super) fn run(args: &WaitReadyArgs, printer: Printer) -> Outcome {
     display.borrow().end();
     let health = waited?;
     host::remember_ready(&pod);
+    time_sync::along(&pod, printer)?;
     if printer.is_json() {
         printer.json(&Answer { ready: true, elapsed_ms: begun.elapsed().as_millis(), health: &health });
     } else {

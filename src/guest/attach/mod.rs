@@ -12,9 +12,8 @@
 //! between a client that types and a program that does not read.
 
 mod backlog;
+mod messages;
 mod talk;
-
-use std::time::Duration;
 
 use axum::{
     Extension,
@@ -28,7 +27,6 @@ use axum::{
     response::Response,
 };
 use serde::Deserialize;
-use tokio::sync::watch;
 use tracing::Instrument as _;
 
 use self::talk::{Parting, Talk};
@@ -43,42 +41,6 @@ use super::{
     state::AppState,
 };
 use crate::protocol::{AttachRequest, ErrorCode, MAX_JSON_BODY, MAX_MESSAGE};
-
-/// The attached clients: how many there are, and that they are to part.
-#[derive(Debug)]
-pub(super) struct Attachments {
-    count: watch::Sender<usize>,
-    ending: watch::Sender<bool>,
-}
-
-/// One of them, for as long as it lives.
-#[derive(Debug)]
-struct Attachment(watch::Sender<usize>);
-
-impl Attachments {
-    pub(super) fn new() -> Self {
-        Self { count: watch::Sender::new(0), ending: watch::Sender::new(false) }
-    }
-
-    /// One more. Counted from the request on, so that none is missed between its upgrade and its first word.
-    fn one(&self) -> Attachment {
-        self.count.send_modify(|count| *count += 1);
-        Attachment(self.count.clone())
-    }
-
-    /// Lets each have its last status and its close, and waits until they are gone; `false` where some are not by then.
-    pub(super) async fn end(&self, limit: Duration) -> bool {
-        self.ending.send_replace(true);
-        let mut count = self.count.subscribe();
-        tokio::time::timeout(limit, count.wait_for(|count| *count == 0)).await.is_ok()
-    }
-}
-
-impl Drop for Attachment {
-    fn drop(&mut self) {
-        self.0.send_modify(|count| *count -= 1);
-    }
-}
 
 /// `GET /exec/attach`: begins a call, which the first message describes.
 pub(super) async fn exec(
@@ -135,7 +97,7 @@ fn converse(upgrade: WebSocketUpgrade, state: AppState, what: What, entry: audit
     let span = tracing::Span::current();
     let conversation = move |socket: WebSocket| {
         async move {
-            let ending = state.attachments().ending.subscribe();
+            let ending = state.attachments().ending();
             let mut talk = Talk::new(socket, &state.config().deadlines, ending);
             let joins = matches!(what, What::Known(..));
             let parting = begin_and_talk(&mut talk, &state, what, &entry).await;

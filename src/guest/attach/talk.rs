@@ -27,6 +27,7 @@ use super::{
         process::{Chunk, Reader},
     },
     backlog::{Backlog, Waiting, backlog},
+    messages::{error, json, on, shortened},
 };
 use crate::protocol::{
     AttachControl, AttachStatus, CHANNEL_CLOSE, CHANNEL_RESIZE, CHANNEL_STATUS, CHANNEL_STDERR, CHANNEL_STDIN,
@@ -376,32 +377,6 @@ async fn next(incoming: &mut SplitStream<WebSocket>) -> Result<Message, Parting>
             _ => Parting::Gone,
         }
     })
-}
-
-/// A message of a channel.
-fn on(channel: u8, payload: &[u8]) -> Message {
-    let mut message = Vec::with_capacity(payload.len() + 1);
-    message.push(channel);
-    message.extend_from_slice(payload);
-    Message::Binary(message.into())
-}
-
-/// These types hold nothing that JSON cannot: strings, numbers, lists.
-fn json(value: &AttachStatus) -> Vec<u8> {
-    serde_json::to_vec(value).unwrap_or_default()
-}
-
-fn error(code: ErrorCode, detail: &str) -> AttachStatus {
-    AttachStatus::Error(Box::new(ErrorBody { detail: Some(detail.to_owned()), ..ErrorBody::new(code) }))
-}
-
-/// A close frame has room for 123 bytes of reason.
-fn shortened(reason: &str) -> String {
-    let mut end = reason.len().min(123);
-    while !reason.is_char_boundary(end) {
-        end -= 1;
-    }
-    reason[..end].to_owned()
 }
 
 fn lost(error: &axum::Error) -> Lost {

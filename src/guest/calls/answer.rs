@@ -13,10 +13,10 @@ use jiff::Timestamp;
 use super::{
     super::{
         GuestError,
+        counters::CallEnd,
         process::{Captured, Ending, Kill, Outcome, SpawnError},
     },
-    sessions::NoTurn,
-    slots::NoSlot,
+    no_turn::{NoSlot, NoTurn},
 };
 use crate::protocol::{ErrorBody, ErrorCode, ExecResult};
 
@@ -62,6 +62,30 @@ impl Finished {
     /// Whether anybody may ask for it later: not where nothing ran, which its caller was told.
     pub(super) fn is_worth_a_record(&self) -> bool {
         self.ran || matches!(self.summary, Summary::Failed(ErrorCode::Cancelled))
+    }
+
+    /// The program's result, or the code of why there is none.
+    pub(super) fn result(&self) -> Result<&ExecResult, ErrorCode> {
+        match &self.brief {
+            Brief::Result(result) => Ok(result),
+            Brief::Error(error) => Err(error.error),
+        }
+    }
+
+    /// How it ended, for the counters.
+    pub(super) fn end(&self) -> CallEnd {
+        match &self.brief {
+            Brief::Result(result) if result.timed_out => CallEnd::TimedOut,
+            Brief::Result(result) if result.rc == 0 => CallEnd::Succeeded,
+            Brief::Result(_) => CallEnd::Failed,
+            Brief::Error(error) => match error.error {
+                ErrorCode::Cancelled => CallEnd::Cancelled,
+                ErrorCode::AgentStopping => CallEnd::Stopped,
+                ErrorCode::SpawnFailed => CallEnd::SpawnFailed,
+                ErrorCode::Busy | ErrorCode::QueueFull => CallEnd::Refused,
+                _ => CallEnd::Faulty,
+            },
+        }
     }
 
     /// How many processes the agent ended, and which it could not.

@@ -16,6 +16,7 @@ use tracing::Instrument as _;
 use super::{
     super::{
         GuestError,
+        events::{Bus, CallEvents},
         process::{Input, Kill, Live, Output, Reader, Ring, Start, Wish},
         sys::CallTree,
     },
@@ -43,6 +44,8 @@ pub(super) struct Facts {
 pub(super) struct Call {
     pub(super) facts: Facts,
     pub(super) live: Arc<Live>,
+    /// Tells others of it.
+    pub(super) events: Arc<CallEvents>,
     output: Output,
     kill: watch::Sender<Option<Wish>>,
     finished: watch::Sender<Option<Finished>>,
@@ -57,12 +60,21 @@ pub(super) struct Call {
 
 impl Call {
     /// One without callers.
-    pub(super) fn new(facts: Facts, output: Output, orphan_grace: Duration) -> Arc<Self> {
+    pub(super) fn new(facts: Facts, output: Output, orphan_grace: Duration, bus: &Arc<Bus>) -> Arc<Self> {
+        let events = CallEvents::new(
+            bus,
+            Arc::clone(&facts.process_id),
+            facts.request_id.clone(),
+            facts.session.clone(),
+            facts.argv.clone(),
+            facts.script_sha256.clone(),
+        );
         let (kill, finished) = (watch::Sender::new(None), watch::Sender::new(None));
         let detached = AtomicBool::new(facts.mode == ProcessMode::Detached);
         Arc::new(Self {
             facts,
-            live: Live::new(),
+            live: Live::new(Arc::clone(&events) as _),
+            events,
             output,
             kill,
             finished,
@@ -79,6 +91,7 @@ impl Call {
         Arc::new(Self {
             facts: self.facts.clone(),
             live: Arc::clone(&self.live),
+            events: Arc::clone(&self.events),
             output: self.output.clone(),
             kill: watch::Sender::new(None),
             finished: watch::Sender::new(Some(finished.without_output())),

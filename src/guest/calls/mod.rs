@@ -3,6 +3,7 @@
 mod answer;
 mod call;
 mod info;
+mod no_turn;
 mod registry;
 mod request;
 mod roster;

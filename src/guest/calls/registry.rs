@@ -12,23 +12,29 @@ use tracing::Instrument as _;
 use super::{
     super::{
         GuestError, audit,
+        counters::Counters,
+        events::Bus,
         process::{Environs, Kill, Lingering, Output, Runs, Spec, Wish, supervise},
         request_id::RequestId,
         sys::{Drainer, TreeHome},
     },
     answer::{Finished, conflict},
     call::{Call, Facts, Joined},
+    no_turn::NoSlot,
     request::Checked,
     roster::Roster,
     sessions::{Place, Sessions},
     settings::Settings,
-    slots::{NoSlot, Slots},
+    slots::Slots,
     table::{Digest, Known, Table},
 };
 use crate::protocol::{ErrorCode, ProcessEnded, ProcessInfo, ProcessMode, SessionInfo};
 
 /// KiB of scripts and input of all living calls together.
 const MOST_INPUT_KIB: usize = 256 * 1024;
+
+/// Bytes that a kept call takes besides its answer.
+const KEPT_CALL: usize = 2048;
 
 /// How long ending all killed calls may take beyond the grace they get: what killing a tree takes at most.
 const END_DEADLINE: Duration = Duration::from_secs(6);
@@ -38,6 +44,8 @@ const END_DEADLINE: Duration = Duration::from_secs(6);
 pub struct Calls {
     settings: Settings,
     agent_id: String,
+    events: Arc<Bus>,
+    counters: Arc<Counters>,
     environs: Arc<Environs>,
     slots: Slots,
     jobs: Arc<Semaphore>,
@@ -60,10 +68,16 @@ impl Calls {
     ///
     /// # Errors
     /// When the folder cannot be used.
-    pub async fn new(settings: Settings, agent_id: String) -> anyhow::Result<Arc<Self>> {
+    pub(in crate::guest) async fn new(
+        settings: Settings,
+        agent_id: String,
+        events: Arc<Bus>,
+    ) -> anyhow::Result<Arc<Self>> {
         let trees = TreeHome::detect(&agent_id, settings.use_cgroups, settings.drainer.as_deref());
         Runs::sweep(&settings.runs_dir, &trees).await;
+        let counters = Arc::new(Counters::default());
         let environs = Environs {
+            counters: Arc::clone(&counters),
             runs: Runs::open(&settings.runs_dir, &agent_id)?,
             trees,
             drainer: Drainer::new(settings.drainer.clone()),
@@ -78,6 +92,8 @@ impl Calls {
             sessions: Sessions::new(settings.queue, settings.session_wait),
             settings,
             agent_id,
+            events,
+            counters,
             environs: Arc::new(environs),
             input: Arc::new(Semaphore::new(MOST_INPUT_KIB)),
             books: Mutex::default(),
@@ -96,8 +112,21 @@ impl Calls {
         self.environs.trees.kind()
     }
 
+    pub(in crate::guest) const fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// Calls that run or wait.
+    pub(in crate::guest) fn living(&self) -> usize {
+        *self.living.borrow()
+    }
+
     pub(in crate::guest) fn agent_id(&self) -> &str {
         &self.agent_id
+    }
+
+    pub(in crate::guest) fn events(&self) -> &Arc<Bus> {
+        &self.events
     }
 
     /// Begins a call, or joins the one that an earlier request with the same id began.
@@ -129,15 +158,15 @@ impl Calls {
         let facts = Facts { peer: entry.peer(), ..spec.facts(request_id, session, mode) };
         let script = self.settings.audit_scripts.then(|| spec.script()).flatten().map(audit::script_text);
         let grace = if named.is_some() { self.settings.orphan_grace } else { Duration::ZERO };
-        let call = Call::new(facts, spec.output.clone(), grace);
+        let call = Call::new(facts, spec.output.clone(), grace, &self.events);
         if *self.stopping.borrow() {
-            return Ok(refused(&call, entry, Finished::never_started(Kill::Stopping)));
+            return Ok(self.refused(&call, entry, Finished::never_started(Kill::Stopping)));
         }
         let place = match &call.facts.session {
             None => None,
             Some(name) => match self.sessions.enter(name, &call, may_wait) {
                 Ok(place) => Some(place),
-                Err(why) => return Ok(refused(&call, entry, Finished::no_turn(why))),
+                Err(why) => return Ok(self.refused(&call, entry, Finished::no_turn(why))),
             },
         };
         if let Some(id) = named {
@@ -151,6 +180,15 @@ impl Calls {
         let driving = Arc::clone(self).drive(named.map(str::to_owned), call, spec, place, may_wait, script);
         tokio::spawn(driving.in_current_span());
         Ok(joined)
+    }
+
+    /// Ends a call that is not even to wait.
+    fn refused(&self, call: &Arc<Call>, entry: &audit::Entry, finished: Finished) -> Joined {
+        entry.keep();
+        call.facts.audit(&finished, None, Duration::ZERO);
+        self.counters.ended(finished.end());
+        call.finish(finished);
+        Joined::to(call)
     }
 
     /// A call by the agent's name for it.
@@ -302,7 +340,12 @@ impl Calls {
             "call ended"
         );
         call.facts.audit(&finished, script.as_deref(), begun.elapsed());
-        let (len, tells_something) = (finished.ran.then(|| finished.len()), finished.is_worth_a_record());
+        let (len, tells_something) = (finished.ran.then(|| KEPT_CALL + finished.len()), finished.is_worth_a_record());
+        call.events.ended(finished.result());
+        let (killed, survivors) = finished.toll();
+        self.counters.killed.add(killed);
+        self.counters.survivors.add(survivors.len() as u64);
+        self.counters.ended(finished.end());
         call.finish(finished);
         let mut books = self.books();
         if let Some(id) = &named {
@@ -337,7 +380,9 @@ impl Calls {
         };
         let process_id = spec.process_id.clone();
         let buffered = matches!(spec.output, Output::Keep(_));
+        let running = self.counters.running();
         let outcome = supervise(spec, Arc::clone(&self.environs), Arc::clone(&call.live), kill).await;
+        drop(running);
         drop(permit);
         drop(place);
         match outcome {
@@ -365,12 +410,4 @@ impl Calls {
             _ => self.slots.try_take().ok_or_else(|| Finished::busy("every slot is taken")),
         }
     }
-}
-
-/// A call that came to nothing before it had a task.
-fn refused(call: &Arc<Call>, entry: &audit::Entry, finished: Finished) -> Joined {
-    entry.keep();
-    call.facts.audit(&finished, None, Duration::ZERO);
-    call.finish(finished);
-    Joined::to(call)
 }

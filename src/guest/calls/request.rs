@@ -107,7 +107,7 @@ pub(in crate::guest) fn check(
     let output = if buffered {
         Output::Keep(max_output)
     } else {
-        Output::Ring(Ring::new(settings.ring_size(), mode != ProcessMode::Detached))
+        Output::Ring(Ring::new(settings.ring_size(mode), mode != ProcessMode::Detached))
     };
     let cwd = request.cwd.map(Into::into);
     let spec = Spec { process_id: process_id()?, program, cwd, environment, stdin, terminal, timeout, output };
@@ -118,7 +118,7 @@ impl Spec {
     /// What is known of the call before anything runs.
     pub(super) fn facts(&self, request_id: &RequestId, session: Option<String>, mode: ProcessMode) -> Facts {
         let (argv, script_sha256) = match &self.program {
-            Program::Argv(argv) => (Some(argv.clone()), None),
+            Program::Argv(argv) => (Some(shown(argv)), None),
             Program::Script { source, .. } => (None, Some(hex::encode(Sha256::digest(source)))),
         };
         Facts {
@@ -133,6 +133,22 @@ impl Spec {
             peer: None,
         }
     }
+}
+
+/// As much of a command line as is kept of each call for those who ask what it is.
+fn shown(argv: &[String]) -> Vec<String> {
+    const MOST: usize = 16 * 1024;
+    const EACH: usize = 16;
+    let (mut shown, mut room) = (Vec::new(), MOST);
+    for arg in argv {
+        if arg.len() + EACH > room {
+            shown.push(format!("{}…", &arg[..arg.floor_char_boundary(room)]));
+            break;
+        }
+        room -= arg.len() + EACH;
+        shown.push(arg.clone());
+    }
+    shown
 }
 
 /// A session's name is 1 to 64 of `[A-Za-z0-9_-]`.
@@ -283,6 +299,16 @@ mod tests {
         assert_eq!(in_form(r#"{"argv":["a"]}"#, Form::Frames).unwrap().timeout, Some(Duration::from_mins(1)));
         assert_eq!(request(r#"{"argv":["a"],"detach":true}"#).unwrap().timeout, None);
         assert_eq!(in_form(r#"{"argv":["a"]}"#, Form::Attached).unwrap().timeout, None);
+    }
+
+    #[test]
+    fn a_command_line_is_shown_up_to_a_bound() {
+        let short: Vec<String> = ["a", "", "b c"].map(str::to_owned).into();
+        assert_eq!(shown(&short), short);
+        let long = vec!["x".to_owned(), "é".repeat(100_000)];
+        assert_eq!(shown(&long)[0], "x");
+        assert!(shown(&long)[1].len() < 17_000 && shown(&long)[1].ends_with("é…"));
+        assert!(shown(&vec![String::new(); 100_000]).len() < 1100);
     }
 
     #[test]

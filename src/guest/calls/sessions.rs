@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::call::Call;
+use super::{call::Call, no_turn::NoTurn};
 
 /// All sessions in which something runs or waits.
 #[derive(Debug)]
@@ -23,17 +23,6 @@ pub(super) struct Sessions {
 struct Member {
     call: Arc<Call>,
     turn: Arc<Notify>,
-}
-
-/// Why a call got no place or no turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoTurn {
-    /// Another call of the session runs or waits, and this one was not to wait.
-    Busy,
-    /// Too many calls wait.
-    Full,
-    /// Its turn did not come in time.
-    WaitedTooLong,
 }
 
 impl Sessions {

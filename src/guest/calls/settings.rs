@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use super::super::process::RingSize;
+use crate::protocol::ProcessMode;
 
 /// How many calls, for how long, and where.
 #[derive(Debug, Clone)]
@@ -17,8 +18,12 @@ pub struct Settings {
     pub session_wait: Duration,
     /// Detached and attached calls at one time: they may run for days, so they take no slots.
     pub jobs: usize,
-    /// Bytes of a streamed, attached or detached call's output that are kept.
+    /// Bytes of an attached or detached call's output that are kept.
     pub ring: usize,
+    /// Bytes of a streamed call's output that are kept. What is on its way to a reader, as far as the agent knows, it
+    /// has; a connection that breaks loses all of that: what the program may be ahead, the send buffer here, and up to
+    /// 6 MiB that Linux gives a receive buffer there.
+    pub stream_ring: usize,
     /// Bytes by which a program may be ahead of the reader of its stream.
     pub window: usize,
     /// The longest silence of a streamed answer.
@@ -57,9 +62,10 @@ impl Settings {
     /// How many ended calls can be, at most.
     pub const MOST_RECORDS: usize = 256;
 
-    /// The size of each call's ring.
-    pub(super) const fn ring_size(&self) -> RingSize {
-        RingSize { capacity: self.ring, window: self.window }
+    /// The size of a call's ring.
+    pub(super) const fn ring_size(&self, mode: ProcessMode) -> RingSize {
+        let capacity = if matches!(mode, ProcessMode::Streamed) { self.stream_ring } else { self.ring };
+        RingSize { capacity, window: self.window }
     }
 
     /// The defaults, with the folder of this account and without a drainer.
@@ -73,6 +79,7 @@ impl Settings {
             session_wait: Duration::from_hours(1),
             jobs: 128,
             ring: 2 * 1024 * 1024,
+            stream_ring: 8 * 1024 * 1024,
             window: 256 * 1024,
             stream_keep_alive: Duration::from_secs(15),
             delivery: Duration::from_mins(10),

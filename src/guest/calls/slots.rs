@@ -10,6 +10,8 @@ use std::{
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::no_turn::NoSlot;
+
 /// Slots, and a bounded queue in order of arrival before them.
 #[derive(Debug)]
 pub(super) struct Slots {
@@ -17,15 +19,6 @@ pub(super) struct Slots {
     waiting: AtomicUsize,
     queue: usize,
     longest_wait: Duration,
-}
-
-/// Why a call got no slot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoSlot {
-    /// Every place in the queue is taken.
-    QueueFull,
-    /// Its turn did not come in time.
-    WaitedTooLong,
 }
 
 impl Slots {

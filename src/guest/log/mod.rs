@@ -17,7 +17,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use tracing_subscriber::{EnvFilter, layer::SubscriberExt as _};
+use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _};
 
 pub(super) use self::{
     cut::cut,
@@ -30,6 +30,7 @@ use self::{
     rotate::RotatingFile,
     sink::{Out, Plain, Sink},
 };
+use super::events::LogTap;
 pub use rotate::Rotation;
 
 /// Variable with the filter, as `tracing` has it: `info`, `debug`, `podlink=trace`, …
@@ -64,6 +65,7 @@ pub struct LogSettings {
 pub struct LogGuard {
     sinks: Vec<Arc<Sink>>,
     source: LogSource,
+    tap: LogTap,
 }
 
 /// Where the log of this process can be read.
@@ -74,6 +76,11 @@ impl LogGuard {
     /// Where the log can be read, for an agent that is to hand it out.
     pub fn source(&self) -> LogSource {
         self.source.clone()
+    }
+
+    /// Where an agent gets the log's warnings from, to tell them as events.
+    pub fn tap(&self) -> LogTap {
+        self.tap.clone()
     }
 }
 
@@ -119,10 +126,13 @@ pub fn start_log(settings: &LogSettings) -> anyhow::Result<LogGuard> {
     let log = start("log", out, ring)?;
     let sinks = std::iter::once(&log).chain(&audit).cloned().collect();
     let lines = Lines { format, ansi, log, audit };
-    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(filter).with(lines))
+    let tap = LogTap::default();
+    // the filter is the lines' own: what is told as events is not up to it
+    let layers = tracing_subscriber::registry().with(lines.with_filter(filter)).with(tap.layer());
+    tracing::subscriber::set_global_default(layers)
         .map_err(|error| anyhow::anyhow!("this process has a log already: {error}"))?;
     std::panic::set_hook(Box::new(log_panic));
-    Ok(LogGuard { sinks, source: LogSource(source) })
+    Ok(LogGuard { sinks, source: LogSource(source), tap })
 }
 
 fn file(path: &Path, rotation: Rotation, what: &str) -> anyhow::Result<Box<dyn Out>> {

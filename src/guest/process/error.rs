@@ -26,6 +26,9 @@ pub(crate) enum SpawnError {
         /// Why.
         cause: io::Error,
     },
+    /// The system gave no terminal.
+    #[error("the guest gave no terminal: {0} (on Linux it needs /dev/ptmx and devpts on /dev/pts)")]
+    Terminal(io::Error),
     /// The agent's own files or pipes failed.
     #[error("the files or pipes of the run could not be made: {0}")]
     Files(io::Error),

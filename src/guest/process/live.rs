@@ -1,6 +1,7 @@
 //! How a run is reached from outside while it lives.
 
 use std::{
+    fmt::Debug,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -9,6 +10,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::{super::sys::CallTree, input::Input};
+use crate::protocol::FrameKind;
 
 /// Why a run is to be ended from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,9 +41,19 @@ pub(crate) struct Start {
     pub at: Timestamp,
 }
 
+/// Is told of a run as it goes; it may not take long over it.
+pub(crate) trait Observer: Debug + Send + Sync {
+    /// The program runs. Told before any of its output.
+    fn started(&self, pid: u32);
+
+    /// The program has written something.
+    fn output(&self, kind: FrameKind, bytes: &[u8]);
+}
+
 /// What is known of a run from its start on.
 #[derive(Debug)]
 pub(crate) struct Live {
+    observer: Arc<dyn Observer>,
     started: watch::Sender<Option<Start>>,
     reach: Mutex<Reach>,
 }
@@ -54,13 +66,18 @@ struct Reach {
 
 impl Live {
     /// Of a run that has not begun.
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { started: watch::Sender::new(None), reach: Mutex::default() })
+    pub(crate) fn new(observer: Arc<dyn Observer>) -> Arc<Self> {
+        Arc::new(Self { observer, started: watch::Sender::new(None), reach: Mutex::default() })
     }
 
     pub(super) fn start(&self, pid: u32, tree: Arc<CallTree>, input: Option<Arc<Input>>) {
         *self.reach.lock().unwrap_or_else(PoisonError::into_inner) = Reach { tree: Some(tree), input };
+        self.observer.started(pid);
         self.started.send_replace(Some(Start { pid, at: Timestamp::now() }));
+    }
+
+    pub(super) fn observer(&self) -> Arc<dyn Observer> {
+        Arc::clone(&self.observer)
     }
 
     /// The program has ended: its processes, if any live on, are nobody's any more.

@@ -21,7 +21,7 @@ mod supervise;
 
 pub(super) use error::SpawnError;
 pub(super) use input::Input;
-pub(super) use live::{Kill, Live, Start, Wish};
+pub(super) use live::{Kill, Live, Observer, Start, Wish};
 pub(super) use output::Captured;
 pub(super) use ring::{Chunk, Reader, Ring, RingSize};
 pub(super) use runs::Runs;

@@ -4,7 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::watch;
 
-use super::{super::sys::OutputEnd, ring::Ring};
+use super::{
+    super::{counters::Counters, sys::OutputEnd},
+    live::Observer,
+    ring::Ring,
+};
 use crate::protocol::FrameKind;
 
 /// What came on one stream.
@@ -64,16 +68,19 @@ pub(super) enum Rest {
 #[derive(Debug)]
 pub(super) enum Sink {
     /// Here, the first so many of them.
-    Keep(Captured, usize),
+    Keep(Captured, usize, FrameKind, Arc<dyn Observer>),
     /// Into the run's ring; how many have come.
-    Ring(Arc<Ring>, FrameKind, u64),
+    Ring(Arc<Ring>, u64, FrameKind, Arc<dyn Observer>),
 }
 
 impl Sink {
     async fn take(&mut self, bytes: &[u8]) {
+        // before a reader is waited for: it is to keep up the program, not those who look on
+        let (Self::Keep(_, _, kind, observer) | Self::Ring(_, _, kind, observer)) = &*self;
+        observer.output(*kind, bytes);
         match self {
-            Self::Keep(captured, max) => captured.take(bytes, *max),
-            Self::Ring(ring, kind, total) => {
+            Self::Keep(captured, max, ..) => captured.take(bytes, *max),
+            Self::Ring(ring, total, kind, _) => {
                 *total += bytes.len() as u64;
                 ring.push(*kind, bytes).await;
             }
@@ -83,18 +90,32 @@ impl Sink {
     /// What was kept.
     fn into_captured(self) -> Captured {
         match self {
-            Self::Keep(mut captured, _) => {
+            Self::Keep(mut captured, ..) => {
                 captured.end_on_a_character();
                 captured
             }
-            Self::Ring(_, _, total) => Captured { bytes: Vec::new(), total },
+            Self::Ring(_, total, ..) => Captured { bytes: Vec::new(), total },
         }
+    }
+}
+
+/// A stream's bytes on their way, counted as they come.
+#[derive(Debug)]
+pub(super) struct Counted {
+    pub(super) sink: Sink,
+    pub(super) counters: Arc<Counters>,
+}
+
+impl Counted {
+    async fn take(&mut self, bytes: &[u8]) {
+        self.counters.output_bytes.add(bytes.len() as u64);
+        self.sink.take(bytes).await;
     }
 }
 
 /// Reads a pipe or a terminal to its end; or, once `leader_gone` says so and `grace` has passed, to what lies in it then.
 pub(super) async fn drain_into(
-    mut sink: Sink,
+    mut sink: Counted,
     mut pipe: OutputEnd,
     grace: Duration,
     mut leader_gone: watch::Receiver<bool>,
@@ -120,11 +141,11 @@ pub(super) async fn drain_into(
             },
         }
     };
-    (sink.into_captured(), rest)
+    (sink.sink.into_captured(), rest)
 }
 
 /// Takes what was in it when this began, and no more: its writer may never stop.
-async fn read_what_is_there(mut pipe: OutputEnd, sink: &mut Sink, buffer: &mut [u8]) -> Rest {
+async fn read_what_is_there(mut pipe: OutputEnd, sink: &mut Counted, buffer: &mut [u8]) -> Rest {
     let mut left = pipe.waiting();
     while left > 0 {
         let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());

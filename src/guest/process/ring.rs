@@ -76,6 +76,12 @@ impl State {
         let over = (self.bytes.len() + bytes.len()).saturating_sub(capacity);
         self.drop_oldest(over.min(self.bytes.len()));
         let kept = &bytes[bytes.len().saturating_sub(capacity)..];
+        let needed = self.bytes.len() + kept.len();
+        if needed > self.bytes.capacity() {
+            // left to itself it doubles, to up to twice what it may hold
+            let roomy = (self.bytes.capacity() * 2).min(capacity).max(needed);
+            self.bytes.reserve_exact(roomy - self.bytes.len());
+        }
         self.bytes.extend(kept);
         self.head += bytes.len() as u64;
         match self.segments.back_mut() {

@@ -17,6 +17,7 @@ use tokio::{
 use tracing::{Instrument as _, Span};
 
 use super::{
+    super::counters::Counters,
     super::sys::{
         self, CallTree, Drainer, Ended, InputEnd, InputPipe, OutputEnd, OutputPipe, Pty, PtySlave, TreeHome, WaitedFor,
     },
@@ -24,15 +25,17 @@ use super::{
     input::Input,
     launch,
     live::{Kill, Live, Wish},
-    output::{Captured, Rest, Sink, drain_into},
+    output::{Captured, Counted, Rest, Sink, drain_into},
     runs::{RunFolder, Runs},
-    spec::{Output, Spec},
+    spec::{Output, Spec, Terminal},
 };
 use crate::protocol::{FrameKind, RC_SIGNAL_BASE, RC_TIMED_OUT};
 
 /// What every run of an agent shares.
 #[derive(Debug)]
 pub(crate) struct Environs {
+    /// Where output is counted.
+    pub counters: Arc<Counters>,
     /// Where the files of runs lie.
     pub runs: Runs,
     /// Where the trees of runs are made.
@@ -149,9 +152,10 @@ pub(crate) async fn supervise(
     let (leader_gone, leader_is_gone) = watch::channel(false);
     let read = |end, kind| {
         let sink = match &output {
-            Output::Keep(max) => Sink::Keep(Captured::default(), *max),
-            Output::Ring(ring) => Sink::Ring(Arc::clone(ring), kind, 0),
+            Output::Keep(max) => Sink::Keep(Captured::default(), *max, kind, live.observer()),
+            Output::Ring(ring) => Sink::Ring(Arc::clone(ring), 0, kind, live.observer()),
         };
+        let sink = Counted { sink, counters: Arc::clone(&environs.counters) };
         tokio::spawn(drain_into(sink, end, environs.drain_grace, leader_is_gone.clone()).in_current_span())
     };
     let stdout = read(ends.stdout, FrameKind::Stdout);
@@ -232,7 +236,10 @@ fn start(spec: &Spec, environs: &Environs) -> Result<Started, SpawnError> {
         command.env_clear();
     }
     command.envs(&spec.environment.add);
-    let (ends, slave) = ends(spec, &folder, &mut command).map_err(SpawnError::Files)?;
+    let (ends, slave) = match &spec.terminal {
+        Some(terminal) => terminal_ends(terminal).map_err(SpawnError::Terminal)?,
+        None => (pipe_ends(spec, &folder, &mut command).map_err(SpawnError::Files)?, None),
+    };
     let mut tree = environs.trees.plant(&spec.process_id);
     let held = tree.hold(&mut command).and_then(|()| match slave {
         // last: the process that becomes the program takes the terminal over
@@ -254,14 +261,16 @@ fn start(spec: &Spec, environs: &Environs) -> Result<Started, SpawnError> {
     }
 }
 
-/// Pipes that are the command's own now, or a terminal that is still to become it.
-fn ends(spec: &Spec, folder: &RunFolder, command: &mut Command) -> io::Result<(Ends, Option<PtySlave>)> {
-    if let Some(terminal) = &spec.terminal {
-        let (pty, slave) = Pty::open(terminal.rows, terminal.cols)?;
-        let pty = Arc::new(pty);
-        let input = Some(InputEnd::Terminal(Arc::clone(&pty)));
-        return Ok((Ends { stdout: OutputEnd::Terminal(pty), stderr: None, input }, Some(slave)));
-    }
+/// A terminal, whose other end is still to become the command's.
+fn terminal_ends(terminal: &Terminal) -> io::Result<(Ends, Option<PtySlave>)> {
+    let (pty, slave) = Pty::open(terminal.rows, terminal.cols)?;
+    let pty = Arc::new(pty);
+    let input = Some(InputEnd::Terminal(Arc::clone(&pty)));
+    Ok((Ends { stdout: OutputEnd::Terminal(pty), stderr: None, input }, Some(slave)))
+}
+
+/// Pipes, whose other ends are the command's own now.
+fn pipe_ends(spec: &Spec, folder: &RunFolder, command: &mut Command) -> io::Result<Ends> {
     let (stdout, child_stdout) = OutputPipe::new()?;
     let (stderr, child_stderr) = OutputPipe::new()?;
     let (input, stdin) = if spec.stdin.open {
@@ -275,7 +284,7 @@ fn ends(spec: &Spec, folder: &RunFolder, command: &mut Command) -> io::Result<(E
     };
     command.stdin(stdin).stdout(child_stdout).stderr(child_stderr);
     let (stdout, stderr) = (OutputEnd::Pipe(stdout), Some(OutputEnd::Pipe(stderr)));
-    Ok((Ends { stdout, stderr, input }, None))
+    Ok(Ends { stdout, stderr, input })
 }
 
 /// Asked for beforehand: the spawn's own error would not tell a missing folder from a missing program.

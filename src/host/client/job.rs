@@ -8,8 +8,9 @@ use super::{
     super::{AgentKind, Error, ErrorKind, Result},
     AgentClient, ExecEvent, ExecStream, RequestId,
     answer::error_of,
+    failed_try::TryError,
     http::segment,
-    once::{Form, Once, Reply, TryError},
+    once::{Form, Once, Reply},
 };
 use crate::protocol::{
     ExecRequest, ExecResult, PATH_PROCESSES, ProcessEnded, ProcessInfo, SignalRequest, Signalled, Started,

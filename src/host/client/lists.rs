@@ -52,7 +52,8 @@ impl AgentClient {
         self.list(PATH_SYSTEM_SOCKETS).await
     }
 
-    async fn list<T: serde::de::DeserializeOwned>(&self, path: &str) -> Result<T> {
+    /// A GET of what podlink's own agent alone tells.
+    pub(super) async fn list<T: serde::de::DeserializeOwned>(&self, path: &str) -> Result<T> {
         self.podlinks_own("list what runs")?;
         self.get(path).await?.parse(&self.place)
     }

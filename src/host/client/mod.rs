@@ -3,7 +3,9 @@
 mod answer;
 mod attach;
 mod attached;
+mod events;
 mod exec;
+mod failed_try;
 mod frames;
 mod health;
 mod http;
@@ -15,6 +17,7 @@ mod patience;
 mod proof;
 mod retry;
 mod stream;
+mod system;
 
 use std::{
     net::SocketAddr,
@@ -27,6 +30,7 @@ use serde::de::DeserializeOwned;
 use zeroize::Zeroizing;
 
 pub use attached::{AttachEvent, Attached, AttachedInput, AttachedOutput};
+pub use events::{AgentEvent, EventItem, EventStream, EventsPatience, EventsRequest};
 pub use exec::{ExecOutcome, RequestId};
 pub use health::Seen;
 pub(crate) use health::{Expected, judge, stage_sentence};
@@ -36,10 +40,11 @@ pub use stream::{ExecEvent, ExecStream};
 
 use self::{
     answer::Answer,
+    failed_try::TryError,
     frames::garbled,
     health::{Place, seen_of},
     http::{BodyError, read_body},
-    once::{Form, Reply, TryError},
+    once::{Form, Reply},
     proof::{Agents, Guard, MAX_HEALTH, ProofLayer},
 };
 use super::{AgentKind, EngineKind, Error, ErrorKind, GuestOs, Pod, Result};

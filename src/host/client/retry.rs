@@ -7,7 +7,7 @@ use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 use super::{
     super::{Error, ErrorKind, Result},
     AgentClient,
-    once::TryError,
+    failed_try::TryError,
 };
 
 /// A try that took longer had been let in by the agent: from its end on the agent counts anew.

@@ -368,7 +368,9 @@ impl ExecStream {
                 match client.attempt(client.authorized(Method::GET, &path), Form::Frames, deadline).await {
                     Ok(Reply::Stream(response)) => return Ok(Live::new(response)),
                     // it is of another agent, or the one that took the call has given it up
-                    Ok(Reply::Whole(answer)) if answer.is(ErrorCode::NotFound) => return Err(super::once::restarted()),
+                    Ok(Reply::Whole(answer)) if answer.is(ErrorCode::NotFound) => {
+                        return Err(super::failed_try::restarted());
+                    }
                     Ok(Reply::Whole(answer)) => {
                         answer.parse::<serde_json::Value>(&client.place)?;
                         return Err(garbled("something else than the output"));

@@ -10,7 +10,10 @@ use super::{
     words,
 };
 use crate::{
-    host::{AgentClient, AgentKind, EngineKind, GuestOs, Pod, Result, Seen},
+    host::{
+        AgentClient, AgentKind, EngineKind, GuestOs, Pod, Result, Seen,
+        time_sync::{self, SyncSettings},
+    },
     protocol::{ExecRequest, Health, PROTOCOL_VERSION, Stage, TimeoutSec, Whoami},
 };
 
@@ -29,7 +32,21 @@ pub(super) async fn gather(pod: &Pod, settings: &DoctorSettings) -> Result<Agent
     };
     let whoami = whoami.map_err(|error| (error.to_string(), error.hint().map(str::to_owned)));
     let exec = if whoami.is_ok() { exec(&client, settings.exec).await } else { Asked::Skipped };
-    Ok(AgentEvidence { whoami, exec })
+    let clock =
+        if tells_time(whoami.as_ref().ok().and_then(Option::as_ref)) { clock(&client, settings).await } else { None };
+    Ok(AgentEvidence { whoami, exec, clock })
+}
+
+/// Whether the agent has a path for its clocks.
+fn tells_time(whoami: Option<&Whoami>) -> bool {
+    whoami.is_some_and(|whoami| whoami.features.iter().any(|feature| feature == "system.time"))
+}
+
+async fn clock(client: &AgentClient, settings: &DoctorSettings) -> Option<f64> {
+    let settings = SyncSettings { deadline: settings.call, ..SyncSettings::ALONG };
+    let measured = time_sync::measure(client, &settings).await.ok()?;
+    #[expect(clippy::cast_precision_loss, reason = "seconds for the eye")]
+    Some(measured.surely_ns() as f64 / 1e9)
 }
 
 async fn exec(client: &AgentClient, deadline: Duration) -> Asked<ExecEvidence> {
@@ -195,11 +212,21 @@ fn clock_check(evidence: &Evidence) -> Check {
         return Check::ok("clock", format!("within {} s of this host's", evidence.pod.clock_tolerance.as_secs()));
     }
     let way = if ahead > 0.0 { "ahead of" } else { "behind" };
-    let what = format!("the guest's clock is {:.0} s {way} this host's", ahead.abs());
+    let seen = format!("the guest's clock is {:.0} s {way} this host's", ahead.abs());
     let pod = &evidence.pod.name;
+    let whoami = evidence.agent.as_ref().and_then(|agent| agent.whoami.as_ref().ok()?.as_ref());
     let fix = match evidence.pod.guest {
+        _ if tells_time(whoami) => words::command(evidence, "time-sync"),
         GuestOs::Windows => format!("`podlink pod exec --pod {pod} 'w32tm /resync /force'`"),
         GuestOs::Linux => format!("`podlink pod exec --pod {pod} -- date -s \"@$(date +%s)\"`"),
     };
-    Check::warning("clock", &what, Advice::new(&what, fix))
+    let why = match evidence.pod.guest {
+        GuestOs::Windows => {
+            "a pause or the host's sleep leaves it behind, and Windows takes the machine's clock for local time; TLS and \
+             tokens fail by it"
+        }
+        GuestOs::Linux if ahead < 0.0 => "a pause or the host's sleep leaves it behind; TLS and tokens fail by it",
+        GuestOs::Linux => "TLS and tokens fail by it",
+    };
+    Check::warning("clock", &seen, Advice::new(format!("{seen} ({why})"), fix))
 }

@@ -192,6 +192,8 @@ pub struct AgentEvidence {
     pub whoami: Result<Option<Whoami>, (String, Option<String>)>,
     /// A script's run.
     pub exec: Asked<ExecEvidence>,
+    /// By how many seconds its clock is surely ahead, by its own answers, where it gives any.
+    pub clock: Option<f64>,
 }
 
 /// A run of a script that does nothing.

@@ -95,7 +95,9 @@ pub async fn gather(home: &Home, pod: &Pod, settings: &DoctorSettings) -> Result
         let (tries, clock) = port::tries(pod, token.as_ref().ok(), settings).await?;
         let ready = token.is_ok() && tries.last().is_some_and(Try::is_ready);
         let agent = if ready { Some(agent::gather(pod, settings).await?) } else { None };
-        Ok::<_, Error>((owner, tries, clock, agent))
+        // the header has whole seconds; an agent that tells its time tells it to the microsecond
+        let measured = agent.as_ref().and_then(|agent| agent.clock);
+        Ok::<_, Error>((owner, tries, measured.or(clock), agent))
     });
     let (owner, tries, clock, agent) = reached?;
     Ok(Evidence {

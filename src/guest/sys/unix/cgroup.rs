@@ -46,8 +46,10 @@ impl CgroupHome {
     /// Removes what agents that are gone left behind, where nobody lives in it any more.
     fn sweep(&self) {
         for path in child_groups(&self.base) {
-            // a number that another process has by now only puts the removal off
-            if parts(&path).is_some_and(|(agent, _)| !Path::new("/proc").join(agent).exists()) {
+            // a number that another process has by now only puts the removal off; an agent in another namespace of
+            // process numbers looks gone, and one that it has only just made may be about to be joined
+            let is_gone = parts(&path).is_some_and(|(agent, _)| !Path::new("/proc").join(agent).exists());
+            if is_gone && is_settled(&path) {
                 remove_tree(&path);
             }
         }
@@ -56,6 +58,13 @@ impl CgroupHome {
 
 /// A call's cgroup is named `podlink-<the agent's process number>-<the call's process id>`.
 pub(super) const PREFIX: &str = "podlink-";
+
+/// A call joins its cgroup within moments of making it.
+fn is_settled(path: &Path) -> bool {
+    const MOMENTS: std::time::Duration = std::time::Duration::from_mins(1);
+    let made = std::fs::metadata(path).and_then(|meta| meta.modified());
+    made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age > MOMENTS))
+}
 
 fn parts(path: &Path) -> Option<(&str, &str)> {
     path.file_name()?.to_str()?.strip_prefix(PREFIX)?.split_once('-')

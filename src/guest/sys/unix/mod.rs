@@ -2,10 +2,14 @@
 
 mod account;
 mod cgroup;
+mod clock;
 mod drain;
 mod ends;
 mod files;
 mod first_process;
+mod machine;
+mod machine_text;
+mod packages;
 mod pipe;
 mod proc_folder;
 mod proc_text;
@@ -20,14 +24,18 @@ mod sockets;
 mod spawn;
 mod subreaper;
 mod tree;
+mod users;
 
 pub(in crate::guest) use account::account;
+pub(in crate::guest) use clock::{Step, step_time, time};
 pub(in crate::guest) use drain::Drainer;
 pub use drain::drain_loop;
 pub(in crate::guest) use ends::{InputEnd, OutputEnd};
 pub(in crate::guest) use files::{FileId, create_private, create_private_dir, file_id, may_enter, open_private_append};
 pub use files::{default_install_log, default_runs_dir, default_token_file};
 pub(in crate::guest) use first_process::{WaitedFor, reap_orphans};
+pub(in crate::guest) use machine::{system_info, system_metrics};
+pub(in crate::guest) use packages::{PACKAGE_LISTS, PackageList};
 pub(in crate::guest) use pipe::{InputPipe, OutputPipe};
 pub(in crate::guest) use process_table::start_time;
 pub(in crate::guest) use processes::system_processes;
