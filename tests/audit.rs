@@ -57,6 +57,7 @@ fn each_change_is_one_line_and_nothing_else_is() {
         200,
     ));
     drop(change("POST", "/exec", "bad", json!({}), 400));
+    drop(change("POST", "/system/time", "clock", json!({}), 400));
     let started = change(
         "POST",
         "/exec",
@@ -82,10 +83,12 @@ fn each_change_is_one_line_and_nothing_else_is() {
     // joins the call that is there, and changes nothing
     let again = json!({"script": script("exit 3"), "session": "s", "timeout_sec": timeout});
     assert_eq!(call("POST", "/exec", "run", &again).json["rc"], 3);
-    for path in ["/whoami", "/processes", "/sessions", "/logs?tail=1", "/system/sockets"] {
+    for path in ["/whoami", "/processes", "/sessions", "/logs?tail=1", "/system/sockets", "/system/time"] {
         assert_eq!(call("GET", path, "read", &Value::Null).status, 200);
     }
-    for (method, path) in [("POST", "/exec"), ("DELETE", "/sessions/s"), ("DELETE", "/processes/x")] {
+    for (method, path) in
+        [("POST", "/exec"), ("DELETE", "/sessions/s"), ("DELETE", "/processes/x"), ("POST", "/system/time")]
+    {
         agent.http(method, path).header("X-Request-Id", "refused").send().is_error(401, "unauthorized");
     }
     agent.stop();
@@ -101,6 +104,7 @@ fn each_change_is_one_line_and_nothing_else_is() {
     assert_eq!(run["script_sha256"], "f83f8905b4f3be6305a76adaa981467528d13853f18cc464da8221c06bf35411");
     assert_eq!((&run["session"], &run["script"]), (&json!("s"), &Value::Null));
     assert_eq!((&one("bad")["outcome"], &one("none")["outcome"]), (&json!("bad_request"), &json!("not_found")));
+    assert_eq!((&one("clock")["action"], &one("clock")["outcome"]), (&json!("time.set"), &json!("bad_request")));
     assert_eq!((&one("detached")["program"], &one("detached")["outcome"]), (&json!("sleep"), &json!("cancelled")));
     assert_eq!((&one("signal")["detail"], &one("signal")["process_id"]), (&json!("CONT"), &json!(id)));
     assert_eq!((&one("session")["session"], &one("cancel")["request"]), (&json!("s"), &json!("run")));

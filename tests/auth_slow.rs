@@ -8,7 +8,7 @@ use std::{
 use podlink::token::Token;
 use serde_json::json;
 
-use crate::support::{Agent, Answer, wait_for};
+use crate::support::{Agent, Answer, events::Events, wait_for};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -90,23 +90,33 @@ fn so_many_wait_and_those_beyond_lose_their_connection() {
 }
 
 #[test]
-fn failures_are_reported_once_a_second_with_their_number() {
-    let agent = Agent::with(&["--auth-delay", "0", "--log-format", "json"]);
-    let tokens: Vec<String> = (0..30).map(|_| wrong()).collect();
-    let begun = Instant::now();
-    for token in &tokens {
-        assert_eq!(agent.http("GET", "/whoami").bearer(token).send().status, 401);
+fn failures_are_counted_and_told_once_and_before_they_wait() {
+    let agent = Agent::with(&["--auth-delay", "30000", "--auth-delay-cap", "30000", "--drain", "0"]);
+    let mut events = Events::open(&agent, "?types=auth.*,log", &[]);
+    let tokens: Vec<String> = (0..6).map(|_| wrong()).collect();
+    let mut waiting = Vec::new();
+    for (index, token) in tokens.iter().enumerate() {
+        let request = agent.http("GET", "/whoami").bearer(token);
+        if index < 4 {
+            assert_eq!(request.send().status, 401);
+        } else {
+            waiting.push(request.begin());
+        }
     }
-    let reports = || -> Vec<(String, u64)> {
-        let log = agent.log();
-        let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-        let failed = lines.filter(|line| line["message"].as_str().is_some_and(|text| text.starts_with("auth.failed")));
-        failed.map(|line| (line["peer"].as_str().unwrap().to_owned(), line["count"].as_u64().unwrap())).collect()
-    };
-    wait_for("the last report", PATIENCE, || reports().last().is_some_and(|(_, count)| *count == 30));
-    let seconds = begun.elapsed().as_secs();
-    let reports = reports();
-    assert!(reports.len() as u64 <= seconds + 1, "{reports:?} in {seconds} s");
-    assert_eq!(reports[0], ("127.0.0.1".to_owned(), 1));
+    let count = || agent.get("/system/metrics").json["agent"]["auth_failures"].as_u64().unwrap();
+    wait_for("the count", PATIENCE, || count() == 6);
+    // those whose answers wait are among them
+    let mut told = 0;
+    while told < 6 {
+        let event = events.next();
+        assert_eq!((event.name.as_str(), &event.data["path"]), ("auth.failed", &json!("/whoami")), "{event:?}");
+        told += event.data["count"].as_u64().unwrap();
+    }
+    assert_eq!(told, 6);
+    agent.stop();
+    assert!(events.rest().is_empty(), "no line of the log tells of them a second time");
+    for pending in waiting {
+        assert_eq!(pending.answer().status, 401);
+    }
     assert!(tokens.iter().all(|token| !agent.log().contains(token)));
 }

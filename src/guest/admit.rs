@@ -16,8 +16,8 @@ use super::{
     GuestError,
     connection::{Peer, Standing},
     hosts::HostName,
+    loggable::loggable,
     request_id::RequestId,
-    stamp::loggable,
     state::AppState,
 };
 use crate::{

@@ -22,8 +22,8 @@ use axum::{
 use super::{
     connection::Peer,
     log::{AUDIT, cut},
+    loggable::loggable,
     request_id::RequestId,
-    stamp::loggable,
 };
 use crate::protocol::{ErrorCode, ExecResult};
 

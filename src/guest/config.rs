@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
-    AuthDelays, HostName, Keep, LogSource, Network, Origin, calls,
+    AuthDelays, HostName, LogSource, Network, Origin, calls,
     events::{self, LogTap},
     gates::GateSettings,
 };
@@ -76,6 +76,20 @@ pub struct Deadlines {
     pub lobby: Duration,
     /// For a look at the whole system, waiting for one that is under way included.
     pub snapshot: Duration,
+}
+
+/// How long files are kept, and how often they are looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct Keep {
+    /// Since they were last written.
+    pub age: Duration,
+    /// Between two sweeps; the first is at the start.
+    pub interval: Duration,
+}
+
+impl Keep {
+    /// Thirty days, looked at daily.
+    pub const DEFAULT: Self = Self { age: Duration::from_hours(30 * 24), interval: Duration::from_hours(24) };
 }
 
 impl Deadlines {

@@ -11,7 +11,7 @@ use axum::{
 use futures_util::stream::unfold;
 use jiff::Timestamp;
 use serde::Deserialize;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 use super::{
     GuestError,
@@ -25,32 +25,11 @@ use crate::protocol::{ErrorCode, GuestLog, LogLine, MEDIA_NDJSON};
 /// Between two looks at a file that grows.
 const POLL: Duration = Duration::from_millis(200);
 
-/// Readers at one time.
-const MOST_READERS: usize = 32;
-
 /// Lines of memory that go out at one time.
 const BATCH: usize = 256;
 
 /// A sign of life between lines.
 const ALIVE: &[u8] = b"\n";
-
-/// The readers of logs: how many there may be, and that they are to end.
-#[derive(Debug)]
-pub(super) struct Logs {
-    places: Arc<Semaphore>,
-    closing: watch::Sender<bool>,
-}
-
-impl Logs {
-    pub(super) fn new() -> Self {
-        Self { places: Arc::new(Semaphore::new(MOST_READERS)), closing: watch::Sender::new(false) }
-    }
-
-    /// Lets every reader have what is there, and its end.
-    pub(super) fn close(&self) {
-        self.closing.send_replace(true);
-    }
-}
 
 /// What `GET /logs` may be asked.
 #[derive(Debug, Default, Deserialize)]
@@ -76,7 +55,7 @@ pub(super) async fn get(
         GuestLog::Agent => state.config().log.as_ref().map_or(Log::None, |log| log.0.clone()),
         GuestLog::Install => state.config().install_log.clone().map_or(Log::None, Log::File),
     };
-    let Ok(place) = Arc::clone(&state.logs().places).try_acquire_owned() else {
+    let Some(place) = state.log_readers().place() else {
         return Err(GuestError::new(ErrorCode::QueueFull, "as many read the logs as this agent serves")
             .hint("end one of them, and try again")
             .retry_after(1));
@@ -102,7 +81,7 @@ pub(super) async fn get(
         follow: query.follow,
         since,
         keep_alive: state.calls().settings().stream_keep_alive,
-        closing: state.logs().closing.subscribe(),
+        closing: state.log_readers().closing(),
         skipping: since.is_some(),
         _place: place,
     };

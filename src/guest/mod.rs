@@ -26,6 +26,8 @@ mod ids;
 mod in_process;
 mod info;
 mod log;
+mod log_readers;
+mod loggable;
 mod logs;
 mod looks;
 mod metrics;
@@ -52,7 +54,7 @@ mod whoami;
 
 pub use auth_delay::AuthDelays;
 pub use bind::{BindError, Claim, claim};
-pub use config::{Config, Deadlines};
+pub use config::{Config, Deadlines, Keep};
 pub use error::GuestError;
 pub use events::{LogTap, Settings as EventSettings};
 pub use hosts::{HostName, MalformedHost, MalformedOrigin, Origin};
@@ -62,7 +64,6 @@ pub use network::{MalformedNetwork, Network};
 pub use pid_file::{PidFile, PidFileError};
 pub use server::serve;
 pub use signals::{Signal, Signals};
-pub use sweep::Keep;
 pub use sys::{default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop};
 
 use ids::random_hex;

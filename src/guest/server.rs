@@ -110,7 +110,7 @@ pub async fn serve(
     }
     bus.close();
     stop.send_replace(true);
-    state.logs().close();
+    state.log_readers().close();
     if !state.attachments().end(FAREWELL).await {
         tracing::info!("ending with attached clients that have not taken their last words");
     }

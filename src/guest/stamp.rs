@@ -17,14 +17,8 @@ use axum::{
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tracing::{Instrument as _, Span};
 
-use super::{connection::Peer, counters::Counters, request_id::RequestId, state::AppState};
+use super::{connection::Peer, counters::Counters, loggable::loggable, request_id::RequestId, state::AppState};
 use crate::protocol::{HEADER_PROTOCOL, HEADER_REQUEST_ID, PATH_HEALTH, PROTOCOL_VERSION};
-
-/// Hex digits of a token.
-const TOKEN_DIGITS: usize = 64;
-
-/// Most characters of a path that go into the log.
-const MAX_LOGGED_PATH: usize = 200;
 
 /// The outermost layer: gives the request its id, and the answer its headers.
 ///
@@ -138,16 +132,6 @@ impl Line {
             tracing::info!(peer, %method, path, status, ms, "request");
         }
     }
-}
-
-/// A path as it may stand in the log: of bounded length, and without what could be a token that was put there by mistake.
-pub(super) fn loggable(path: &str) -> String {
-    let mut run = 0;
-    let holds_digits = path.bytes().any(|byte| {
-        run = if byte.is_ascii_hexdigit() { run + 1 } else { 0 };
-        run >= TOKEN_DIGITS
-    });
-    if holds_digits { "(as long as a token)".to_owned() } else { path.chars().take(MAX_LOGGED_PATH).collect() }
 }
 
 impl Drop for Line {

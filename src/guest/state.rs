@@ -6,7 +6,7 @@ use tokio::sync::watch;
 
 use super::{
     Config, account::Account, attachments::Attachments, auth_delay::AuthDelay, calls, counters::Counters, events,
-    gates::Gates, logs::Logs, looks::Looks, random_hex,
+    gates::Gates, log_readers::LogReaders, looks::Looks, random_hex,
 };
 use crate::{protocol::Stage, token::Token};
 
@@ -26,7 +26,7 @@ struct Shared {
     draining: watch::Sender<bool>,
     looks: Looks,
     auth_delay: Arc<AuthDelay>,
-    logs: Logs,
+    log_readers: LogReaders,
 }
 
 /// Which agent this is, and since when.
@@ -77,7 +77,7 @@ impl AppState {
             draining,
             looks: Looks::default(),
             auth_delay,
-            logs: Logs::new(),
+            log_readers: LogReaders::new(),
         }))
     }
 
@@ -130,8 +130,8 @@ impl AppState {
     }
 
     /// The readers of logs.
-    pub(super) fn logs(&self) -> &Logs {
-        &self.0.logs
+    pub(super) fn log_readers(&self) -> &LogReaders {
+        &self.0.log_readers
     }
 
     /// Completes once no call is taken any more.

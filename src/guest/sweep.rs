@@ -7,24 +7,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{calls::Calls, log::turned_over};
+use super::{calls::Calls, config::Keep, log::turned_over};
 
 /// Hex digits of an agent's id.
 const ID_DIGITS: usize = 32;
-
-/// How long files are kept, and how often they are looked at.
-#[derive(Debug, Clone, Copy)]
-pub struct Keep {
-    /// Since they were last written.
-    pub age: Duration,
-    /// Between two sweeps; the first is at the start.
-    pub interval: Duration,
-}
-
-impl Keep {
-    /// Thirty days, looked at daily.
-    pub const DEFAULT: Self = Self { age: Duration::from_hours(30 * 24), interval: Duration::from_hours(24) };
-}
 
 /// Sweeps, now and from time to time, for as long as the agent lives.
 pub(super) async fn sweep(calls: Arc<Calls>, logs: Vec<PathBuf>, keep: Keep) {

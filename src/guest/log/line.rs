@@ -3,34 +3,23 @@
 //! Implementation note: the subscriber's own formats cannot cut a value, name the request's id at one place, or keep a
 //! text from looking like two lines.
 
-use std::{
-    fmt::{self, Write as _},
-    sync::Arc,
-};
+use std::fmt::{self, Write as _};
 
 use tracing::{
-    Event, Level, Subscriber,
+    Level,
     field::{Field, Visit},
-    span,
-};
-use tracing_subscriber::{Layer, layer::Context, registry::LookupSpan};
-
-use super::{
-    LogFormat,
-    cut::{Bounded, cut},
-    sink::Sink,
 };
 
-/// The target of the lines that say who changed what.
-pub(in crate::guest) const AUDIT: &str = "audit";
+use super::cut::{Bounded, cut};
 
-/// Makes lines and hands them on.
-pub(super) struct Lines {
-    pub(super) format: LogFormat,
-    pub(super) ansi: bool,
-    pub(super) log: Arc<Sink>,
-    /// Where the lines of [`AUDIT`] go, where that is another place.
-    pub(super) audit: Option<Arc<Sink>>,
+/// How a line of the log looks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
 }
 
 #[derive(Debug, Clone)]
@@ -45,7 +34,7 @@ enum Value {
 
 /// What an event or a span was given.
 #[derive(Debug, Clone, Default)]
-struct Fields(Vec<(&'static str, Value)>);
+pub(super) struct Fields(Vec<(&'static str, Value)>);
 
 impl Fields {
     fn set(&mut self, field: &Field, value: Value) {
@@ -92,41 +81,6 @@ impl Visit for Fields {
     }
 }
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
-    fn on_new_span(&self, attributes: &span::Attributes<'_>, id: &span::Id, context: Context<'_, S>) {
-        let mut fields = Fields::default();
-        attributes.record(&mut fields);
-        if let Some(span) = context.span(id) {
-            span.extensions_mut().insert(fields);
-        }
-    }
-
-    fn on_record(&self, id: &span::Id, values: &span::Record<'_>, context: Context<'_, S>) {
-        if let Some(span) = context.span(id)
-            && let Some(fields) = span.extensions_mut().get_mut::<Fields>()
-        {
-            values.record(fields);
-        }
-    }
-
-    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        let mut fields = Fields::default();
-        event.record(&mut fields);
-        let mut spans = Vec::new();
-        for span in context.event_scope(event).into_iter().flat_map(tracing_subscriber::registry::Scope::from_root) {
-            if let Some(known) = span.extensions().get::<Fields>() {
-                spans.push((span.name(), known.clone()));
-            }
-        }
-        let meta = event.metadata();
-        let line = render(self.format, self.ansi, *meta.level(), meta.target(), &spans, &fields);
-        match &self.audit {
-            Some(audit) if meta.target() == AUDIT => audit.put(line),
-            _ => self.log.put(line),
-        }
-    }
-}
-
 /// The line that says how many are missing before it.
 pub(super) fn lost(format: LogFormat, count: u64) -> Vec<u8> {
     let fields = Fields(vec![
@@ -139,7 +93,7 @@ pub(super) fn lost(format: LogFormat, count: u64) -> Vec<u8> {
     render(format, false, Level::WARN, "podlink::log", &[], &fields)
 }
 
-fn render(
+pub(super) fn render(
     format: LogFormat,
     ansi: bool,
     level: Level,

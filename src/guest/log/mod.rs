@@ -4,6 +4,7 @@
 //! it has grown; what has no file keeps its newest lines in memory, so that they can be asked for over the wire.
 
 mod cut;
+mod layer;
 mod line;
 mod read;
 mod ring;
@@ -21,30 +22,21 @@ use tracing_subscriber::{EnvFilter, Layer as _, layer::SubscriberExt as _};
 
 pub(super) use self::{
     cut::cut,
-    line::AUDIT,
+    layer::AUDIT,
     read::{FileReader, Log, Step, turned_over},
     ring::Ring,
 };
 use self::{
-    line::Lines,
+    layer::Lines,
     rotate::RotatingFile,
     sink::{Out, Plain, Sink},
 };
 use super::events::LogTap;
+pub use line::LogFormat;
 pub use rotate::Rotation;
 
 /// Variable with the filter, as `tracing` has it: `info`, `debug`, `podlink=trace`, …
 const FILTER_VARIABLE: &str = "PODLINK_LOG";
-
-/// How a line of the log looks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// One JSON object a line.
-    Json,
-}
 
 /// Where the log goes, and how it looks.
 #[derive(Debug, Clone)]

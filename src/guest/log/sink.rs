@@ -13,7 +13,10 @@ use std::{
     time::Duration,
 };
 
-use super::{LogFormat, line, ring::Ring};
+use super::{
+    line::{self, LogFormat},
+    ring::Ring,
+};
 
 /// Lines that may wait to be written: some seconds of a very busy agent.
 const QUEUE: usize = 8192;

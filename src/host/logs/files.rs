@@ -9,7 +9,7 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::{LogsRequest, LogsSettings, merge::Splitter, sources::Feed};
+use super::{LogsRequest, LogsSettings, feed::Feed, merge::Splitter};
 use crate::host::{
     Error, ErrorKind, Pod, Result,
     engine::{self, ContainerState},
