@@ -1,37 +1,9 @@
-//! A call as `GET /processes` shows it, and as its audit line does.
-
-use std::time::Duration;
+//! A call as `GET /processes` shows it.
 
 use jiff::Timestamp;
 
-use super::{
-    super::audit::CallLine,
-    answer::{Brief, Finished},
-    call::{Call, Facts},
-};
+use super::{answer::Brief, call::Call};
 use crate::protocol::{ProcessInfo, ProcessState};
-
-impl Facts {
-    /// Says who asked for what, and what came of it.
-    pub(super) fn audit(&self, finished: &Finished, script: Option<&str>, took: Duration) {
-        let line = CallLine {
-            request_id: &self.request_id,
-            peer: self.peer,
-            mode: self.mode.as_str(),
-            process_id: &self.process_id,
-            session: self.session.as_deref(),
-            script_sha256: self.script_sha256.as_deref(),
-            script,
-            argv: self.argv.as_deref(),
-            result: match &finished.brief {
-                Brief::Result(result) => Ok(result),
-                Brief::Error(error) => Err(error.error),
-            },
-            took,
-        };
-        line.write();
-    }
-}
 
 impl Call {
     /// All that is known of it at this moment.

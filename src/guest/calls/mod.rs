@@ -2,6 +2,7 @@
 
 mod answer;
 mod call;
+mod ending;
 mod info;
 mod no_turn;
 mod registry;

@@ -1,5 +1,4 @@
-//! The life of calls: joined by repeats, waiting for a turn and a slot, run, ended by callers that leave or an agent
-//! that stops.
+//! The life of calls: joined by repeats, waiting for a turn and a slot, run, ended by callers that leave or a stop.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -185,8 +184,7 @@ impl Calls {
     /// Ends a call that is not even to wait.
     fn refused(&self, call: &Arc<Call>, entry: &audit::Entry, finished: Finished) -> Joined {
         entry.keep();
-        call.facts.audit(&finished, None, Duration::ZERO);
-        self.counters.ended(finished.end());
+        call.tell_end(&finished, None, Duration::ZERO, &self.counters);
         call.finish(finished);
         Joined::to(call)
     }
@@ -327,25 +325,14 @@ impl Calls {
         let begun = Instant::now();
         // a task of its own, so that a bug that panics in it is an answer too
         let work = Arc::clone(&self).work(Arc::clone(&call), spec, place, may_wait).in_current_span();
-        let work = tokio::spawn(work);
-        let finished = work.await.unwrap_or_else(|error| {
+        let finished = tokio::spawn(work).await.unwrap_or_else(|error| {
             tracing::error!(request_id = call.facts.request_id, %error, "a call's task failed");
             Finished::fault()
         });
-        tracing::info!(
-            request_id = call.facts.request_id,
-            process_id = &*call.facts.process_id,
-            outcome = finished.summary(),
-            ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-            "call ended"
-        );
-        call.facts.audit(&finished, script.as_deref(), begun.elapsed());
+        let took = begun.elapsed();
+        call.log_end(&finished, took);
+        call.tell_end(&finished, script.as_deref(), took, &self.counters);
         let (len, tells_something) = (finished.ran.then(|| KEPT_CALL + finished.len()), finished.is_worth_a_record());
-        call.events.ended(finished.result());
-        let (killed, survivors) = finished.toll();
-        self.counters.killed.add(killed);
-        self.counters.survivors.add(survivors.len() as u64);
-        self.counters.ended(finished.end());
         call.finish(finished);
         let mut books = self.books();
         if let Some(id) = &named {
