@@ -19,7 +19,7 @@ fn another_token() -> String {
 
 #[test]
 fn without_a_token_every_path_but_health_is_401() {
-    let agent = Agent::start();
+    let agent = Agent::with(&["--auth-delay", "0"]);
     let wrong = another_token();
     for path in PATHS {
         for method in ["GET", "POST", "DELETE", "PUT", "HEAD", "OPTIONS", "TRACE"] {

@@ -218,7 +218,7 @@ fn a_quiet_stream_is_kept_alive() {
 
 #[test]
 fn failures_of_others_and_the_agents_own_are_told() {
-    let agent = Agent::start();
+    let agent = Agent::with(&["--auth-delay", "0"]);
     let mut events = Events::open(&agent, "?types=auth.*,log,token.*", &[]);
     for _ in 0..20 {
         agent.http("GET", "/processes?x=secret").bearer(&"ab".repeat(32)).send().is_error(401, "unauthorized");

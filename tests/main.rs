@@ -8,7 +8,9 @@
 )]
 
 mod attach;
+mod audit;
 mod auth;
+mod auth_slow;
 mod client;
 mod client_attach;
 mod client_live;
@@ -29,11 +31,13 @@ mod jobs;
 mod kill;
 mod limits;
 mod local_pod;
+mod log;
 mod metrics;
 mod openapi;
 mod pod_events;
 mod pod_exec;
 mod pod_jobs;
+mod pod_logs;
 mod pod_stream;
 mod pod_tty;
 mod powershell;

@@ -96,6 +96,15 @@ pub(super) fn printable(text: &str) -> String {
 /// A line of another program's log for the eye: no colours, no control characters, cut to what fits.
 pub(super) fn plain(line: &str) -> String {
     const LONGEST: usize = 160;
+    let text = without_control(line.trim());
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// A line of another program's log for a terminal: no colours, no control characters.
+pub(super) fn without_control(line: &str) -> String {
     let mut text = String::new();
     let mut chars = line.chars();
     while let Some(c) = chars.next() {
@@ -108,11 +117,7 @@ pub(super) fn plain(line: &str) -> String {
             c => text.push(c),
         }
     }
-    let text = printable(text.trim());
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
+    printable(&text)
 }
 
 /// A reader that went away (`podlink … | head`) is no failure and nothing to report; any other reason why data could

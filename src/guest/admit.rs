@@ -3,6 +3,8 @@
 //! Without a token every path but `/health`, known or not, gives the same answer: a caller who is not let in learns
 //! nothing of paths, bodies or limits.
 
+use std::net::IpAddr;
+
 use axum::{
     extract::{Request, State},
     http::{HeaderMap, HeaderValue, Uri, header},
@@ -14,8 +16,8 @@ use super::{
     GuestError,
     connection::{Peer, Standing},
     hosts::HostName,
+    loggable::loggable,
     request_id::RequestId,
-    stamp::loggable,
     state::AppState,
 };
 use crate::{
@@ -30,9 +32,12 @@ pub(super) async fn admit(State(state): State<AppState>, mut request: Request, n
     }
     let origin = match check(&state, &request) {
         Ok(origin) => origin,
-        Err(error) => {
-            if error.code() == ErrorCode::Unauthorized {
-                state.counters().auth_failures.add_one();
+        Err(mut error) => {
+            if error.code() == ErrorCode::Unauthorized
+                && let Some(peer) = report(&state, &request)
+                && !state.auth_delay().failed(peer, state.draining()).await
+            {
+                error = error.closing();
             }
             return error.into_response();
         }
@@ -43,6 +48,15 @@ pub(super) async fn admit(State(state): State<AppState>, mut request: Request, n
         response.headers_mut().append(header::VARY, HeaderValue::from_static("Origin"));
     }
     response
+}
+
+/// Counts and tells a request without the right token. Returns the peer whose answer has to wait.
+fn report(state: &AppState, request: &Request) -> Option<IpAddr> {
+    let peer = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
+    state.counters().auth_failures.add_one();
+    state.events().auth_failed(peer, loggable(request.uri().path()));
+    // who sends no token guesses none; of guesses only the answer waits: the right token has passed by now
+    peer.filter(|_| request.headers().contains_key(header::AUTHORIZATION))
 }
 
 /// Returns the request's origin, where it bears one that is allowed.
@@ -56,13 +70,7 @@ fn check(state: &AppState, request: &Request) -> Result<Option<HeaderValue>, Gue
     let origin = check_origin(state, request.headers())?;
     let is_health = request.uri().path() == PATH_HEALTH;
     if !is_health {
-        if let Err(refused) = check_token(state, request.headers()) {
-            if refused.code() == ErrorCode::Unauthorized {
-                let peer = request.extensions().get::<Peer>().map(|peer| peer.address.ip());
-                state.events().auth_failed(peer, loggable(request.uri().path()));
-            }
-            return Err(refused);
-        }
+        check_token(state, request.headers())?;
         if standing == Standing::Lobby {
             return Err(GuestError::new(ErrorCode::QueueFull, "every connection that the agent serves is taken")
                 .hint("close idle connections, and try again")

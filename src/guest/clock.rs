@@ -4,9 +4,9 @@
 
 use std::io;
 
-use axum::{Json, extract::State};
+use axum::{Extension, Json};
 
-use super::{GuestError, extract::JsonBytes, extract::parse_json, state::AppState, sys};
+use super::{GuestError, audit, extract::JsonBytes, extract::parse_json, sys};
 use crate::protocol::{ErrorCode, GuestTime, SetTime, TimeSet};
 
 /// Times that a clock may be set to, in nanoseconds since 1970: from 2000 to 2200, beyond which it is a mistake.
@@ -18,10 +18,14 @@ pub(super) async fn get() -> Json<GuestTime> {
 }
 
 /// `POST /system/time`.
-pub(super) async fn set(State(_): State<AppState>, JsonBytes(body): JsonBytes) -> Result<Json<TimeSet>, GuestError> {
+pub(super) async fn set(
+    Extension(entry): Extension<audit::Entry>,
+    JsonBytes(body): JsonBytes,
+) -> Result<Json<TimeSet>, GuestError> {
     let step = step_of(&parse_json(&body)?)?;
     match sys::step_time(step, BOUNDS) {
         Ok(set) => {
+            entry.say(format!("by {} ms", set.step_ns / 1_000_000));
             tracing::info!(step_ms = set.step_ns / 1_000_000, "the clock was set");
             Ok(Json(set))
         }

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
-    HostName, Network, Origin, calls,
+    AuthDelays, HostName, LogSource, Network, Origin, calls,
     events::{self, LogTap},
     gates::GateSettings,
 };
@@ -37,6 +37,16 @@ pub struct Config {
     pub token_watch: WatchSettings,
     /// How often the gates are looked at.
     pub gate_interval: Duration,
+    /// How wrong tokens are slowed.
+    pub auth_delays: AuthDelays,
+    /// The agent's own log, where it is to be handed out.
+    pub log: Option<LogSource>,
+    /// The log of the guest's installation, likewise; it need not be there.
+    pub install_log: Option<PathBuf>,
+    /// The log files whose old ones are to be swept.
+    pub log_files: Vec<PathBuf>,
+    /// How long they are kept.
+    pub keep: Keep,
     /// The bounds of the events.
     pub events: events::Settings,
     /// The log whose warnings become events.
@@ -68,6 +78,20 @@ pub struct Deadlines {
     pub lobby: Duration,
     /// For a look at the whole system, waiting for one that is under way included.
     pub snapshot: Duration,
+}
+
+/// How long files are kept, and how often they are looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct Keep {
+    /// Since they were last written.
+    pub age: Duration,
+    /// Between two sweeps; the first is at the start.
+    pub interval: Duration,
+}
+
+impl Keep {
+    /// Thirty days, looked at daily.
+    pub const DEFAULT: Self = Self { age: Duration::from_hours(30 * 24), interval: Duration::from_hours(24) };
 }
 
 impl Deadlines {
@@ -103,6 +127,11 @@ impl Config {
             deadlines: Deadlines::DEFAULT,
             token_watch: WatchSettings::DEFAULT,
             gate_interval: Duration::from_millis(250),
+            auth_delays: AuthDelays::DEFAULT,
+            log: None,
+            install_log: super::sys::default_install_log(),
+            log_files: Vec::new(),
+            keep: Keep::DEFAULT,
             events: events::Settings::DEFAULT,
             log_tap: LogTap::default(),
         }

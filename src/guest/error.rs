@@ -75,7 +75,9 @@ impl GuestError {
 impl IntoResponse for GuestError {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.told().error.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let code = self.body.error;
         let mut response = (status, Json(*self.body)).into_response();
+        response.extensions_mut().insert(code); // for the line that says what came of a change
         if status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

@@ -8,7 +8,7 @@ use axum::{
 };
 
 use super::{
-    GuestError,
+    GuestError, audit,
     calls::{Digest, Form, check},
     extract::{JsonBytes, parse_json},
     process::Claim,
@@ -22,6 +22,7 @@ use crate::protocol::{ErrorCode, ExecRequest, HEADER_IF_AGENT, Started};
 pub(super) async fn run(
     State(state): State<AppState>,
     Extension(request_id): Extension<RequestId>,
+    Extension(entry): Extension<audit::Entry>,
     headers: HeaderMap,
     JsonBytes(body): JsonBytes,
 ) -> Result<Response, GuestError> {
@@ -33,7 +34,7 @@ pub(super) async fn run(
     drop(body);
     let detach = request.detach;
     let checked = check(request, None, form, calls.settings())?;
-    let joined = calls.begin(&request_id, digest, checked)?;
+    let joined = calls.begin(&request_id, &entry, digest, checked)?;
     if form == Form::Buffered && !detach {
         return Ok(joined.finished().await.into_response());
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::{
-    Json,
+    Extension, Json,
     body::Body,
     extract::{
         Path, Query, State,
@@ -16,7 +16,7 @@ use http_body_util::BodyExt as _;
 use serde::Deserialize;
 
 use super::{
-    GuestError,
+    GuestError, audit,
     calls::{Form, Joined},
     extract::{JsonBytes, parse_json},
     process::Claim,
@@ -175,6 +175,7 @@ pub(super) async fn close_stdin(
 pub(super) async fn signal(
     State(state): State<AppState>,
     id: Result<Path<String>, PathRejection>,
+    Extension(entry): Extension<audit::Entry>,
     JsonBytes(body): JsonBytes,
 ) -> Result<Json<Signalled>, GuestError> {
     let joined = state.calls().find(&named(id)?)?;
@@ -183,6 +184,7 @@ pub(super) async fn signal(
         .signal
         .parse()
         .map_err(|error: UnknownSignal| GuestError::new(ErrorCode::BadRequest, error.to_string()))?;
+    entry.say(format!("{}{}", request.signal, if request.tree { " to all" } else { "" }));
     let Some(tree) = joined.tree() else {
         return Err(GuestError::new(ErrorCode::Conflict, "the call's program does not run; nobody was signalled"));
     };

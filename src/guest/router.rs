@@ -13,55 +13,77 @@ use axum::{
 use tower_http::catch_panic::CatchPanicLayer;
 
 use super::{
-    GuestError, admit, attach, clock, events, exec, health, info, metrics, processes, sessions, stamp, state::AppState,
+    GuestError, admit, attach,
+    audit::{Action, audited},
+    clock, events, exec, health, info, logs, metrics, processes, sessions, stamp,
+    state::AppState,
     system, whoami,
 };
 use crate::protocol::{
-    ErrorCode, PATH_EVENTS, PATH_EXEC, PATH_EXEC_ATTACH, PATH_HEALTH, PATH_PROCESSES, PATH_SESSIONS, PATH_SYSTEM_INFO,
-    PATH_SYSTEM_METRICS, PATH_SYSTEM_PROCESSES, PATH_SYSTEM_SOCKETS, PATH_SYSTEM_TIME, PATH_WHOAMI,
+    ErrorCode, PATH_EVENTS, PATH_EXEC, PATH_EXEC_ATTACH, PATH_HEALTH, PATH_LOGS, PATH_PROCESSES, PATH_SESSIONS,
+    PATH_SYSTEM_INFO, PATH_SYSTEM_METRICS, PATH_SYSTEM_PROCESSES, PATH_SYSTEM_SOCKETS, PATH_SYSTEM_TIME, PATH_WHOAMI,
 };
 
 /// What a caller with a token is told about paths.
-const KNOWN_PATHS: &str =
-    "the paths are /health, /whoami, /exec, /processes, /sessions, /events and /system; docs/protocol.md tells of each";
+const KNOWN_PATHS: &str = "the paths are /health, /whoami, /exec, /processes, /sessions, /events, /logs and /system; \
+                           docs/protocol.md tells of each";
 
 /// All that the agent answers.
 pub(super) fn router(state: AppState) -> Router {
     let ready = from_fn_with_state(state.clone(), admit::when_ready);
+    // innermost: what was not understood or not taken has changed nothing
+    let audit = |action: Action| from_fn_with_state(action, audited);
     let routes = Router::new()
         .route(PATH_HEALTH, get(health::get.layer(from_fn(admit::understood))))
         .route(PATH_WHOAMI, get(whoami::get.layer(from_fn(admit::understood))))
-        .route(PATH_EXEC, post(exec::run.layer(ready.clone()).layer(from_fn(admit::understood))))
+        .route(
+            PATH_EXEC,
+            post(exec::run.layer(audit(Action::Exec)).layer(ready.clone()).layer(from_fn(admit::understood))),
+        )
         .route(
             PATH_EXEC_ATTACH,
-            get(attach::exec.layer(ready).layer(from_fn(admit::understood)))
-                .delete(exec::cancel_attach.layer(from_fn(admit::understood))),
+            get(attach::exec.layer(audit(Action::Exec)).layer(ready).layer(from_fn(admit::understood)))
+                .delete(exec::cancel_attach.layer(audit(Action::Cancel)).layer(from_fn(admit::understood))),
         )
-        .route("/exec/{request_id}", delete(exec::cancel.layer(from_fn(admit::understood))))
+        .route(
+            "/exec/{request_id}",
+            delete(exec::cancel.layer(audit(Action::Cancel)).layer(from_fn(admit::understood))),
+        )
         .route(PATH_PROCESSES, get(processes::list.layer(from_fn(admit::understood))))
         .route(
             "/processes/{process_id}",
             get(processes::get.layer(from_fn(admit::understood)))
-                .delete(processes::end.layer(from_fn(admit::understood))),
+                .delete(processes::end.layer(audit(Action::End)).layer(from_fn(admit::understood))),
         )
-        .route("/processes/{process_id}/attach", get(attach::process.layer(from_fn(admit::understood))))
+        .route(
+            "/processes/{process_id}/attach",
+            get(attach::process.layer(audit(Action::Attach)).layer(from_fn(admit::understood))),
+        )
         .route("/processes/{process_id}/output", get(processes::output.layer(from_fn(admit::understood))))
         .route(
             "/processes/{process_id}/stdin",
-            post(processes::write_stdin.layer(from_fn(admit::understood)))
-                .delete(processes::close_stdin.layer(from_fn(admit::understood))),
+            post(processes::write_stdin.layer(audit(Action::Stdin)).layer(from_fn(admit::understood)))
+                .delete(processes::close_stdin.layer(audit(Action::StdinClose)).layer(from_fn(admit::understood))),
         )
-        .route("/processes/{process_id}/signal", post(processes::signal.layer(from_fn(admit::understood))))
+        .route(
+            "/processes/{process_id}/signal",
+            post(processes::signal.layer(audit(Action::Signal)).layer(from_fn(admit::understood))),
+        )
         .route(PATH_EVENTS, get(events::get.layer(from_fn(admit::understood))))
         .route(PATH_SESSIONS, get(sessions::list.layer(from_fn(admit::understood))))
-        .route("/sessions/{name}", delete(sessions::end.layer(from_fn(admit::understood))))
+        .route(
+            "/sessions/{name}",
+            delete(sessions::end.layer(audit(Action::SessionEnd)).layer(from_fn(admit::understood))),
+        )
+        .route(PATH_LOGS, get(logs::get.layer(from_fn(admit::understood))))
         .route(PATH_SYSTEM_PROCESSES, get(system::processes.layer(from_fn(admit::understood))))
         .route(PATH_SYSTEM_SOCKETS, get(system::sockets.layer(from_fn(admit::understood))))
         .route(PATH_SYSTEM_INFO, get(info::get.layer(from_fn(admit::understood))))
         .route(PATH_SYSTEM_METRICS, get(metrics::get.layer(from_fn(admit::understood))))
         .route(
             PATH_SYSTEM_TIME,
-            get(clock::get.layer(from_fn(admit::understood))).post(clock::set.layer(from_fn(admit::understood))),
+            get(clock::get.layer(from_fn(admit::understood)))
+                .post(clock::set.layer(audit(Action::SetTime)).layer(from_fn(admit::understood))),
         )
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed);

@@ -79,6 +79,8 @@ pub async fn serve(
     background.spawn(Arc::clone(&bus).tend());
     background.spawn(events::watch(Arc::clone(&bus), token.clone(), gates.clone()));
 
+    background.spawn(super::sweep::sweep(Arc::clone(&calls), config.log_files.clone(), config.keep));
+
     let (drain, kill_grace) = (config.drain, config.exec.kill_grace);
     let state = AppState::new(config, identity, calls, token, gates);
     announce(&state, &listeners)?;
@@ -108,6 +110,7 @@ pub async fn serve(
     }
     bus.close();
     stop.send_replace(true);
+    state.log_readers().close();
     if !state.attachments().end(FAREWELL).await {
         tracing::info!("ending with attached clients that have not taken their last words");
     }

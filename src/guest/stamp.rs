@@ -1,23 +1,24 @@
 //! What every answer bears, and the line that every request gets in the log.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Instant,
+};
 
 use axum::{
+    body::{Body, Bytes},
     extract::{Request, State},
     http::{HeaderName, HeaderValue, Method, header},
     middleware::Next,
     response::Response,
 };
-use tracing::Instrument as _;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tracing::{Instrument as _, Span};
 
-use super::{connection::Peer, counters::Counters, request_id::RequestId, state::AppState};
+use super::{connection::Peer, counters::Counters, loggable::loggable, request_id::RequestId, state::AppState};
 use crate::protocol::{HEADER_PROTOCOL, HEADER_REQUEST_ID, PATH_HEALTH, PROTOCOL_VERSION};
-
-/// Hex digits of a token.
-const TOKEN_DIGITS: usize = 64;
-
-/// Most characters of a path that go into the log.
-const MAX_LOGGED_PATH: usize = 200;
 
 /// The outermost layer: gives the request its id, and the answer its headers.
 ///
@@ -27,12 +28,13 @@ pub(super) async fn stamp(State(state): State<AppState>, mut request: Request, n
         Ok(Some(id)) => id,
         _ => RequestId::make(state.agent_id()),
     };
-    let line = Line::of(&request, &id, state.counters());
-    let span = tracing::info_span!("request", id = %id.id);
+    // whatever the filter lets through of what is logged within, it bears the id
+    let span = tracing::error_span!("request", id = %id.id);
+    let line = Line::of(&request, span.clone(), state.counters());
     let header_id = HeaderValue::from_str(&id.id).ok();
     request.extensions_mut().insert(id);
 
-    let mut response = next.run(request).instrument(span).await;
+    let mut response = next.run(request).instrument(span.clone()).await;
 
     let headers = response.headers_mut();
     headers.insert(HeaderName::from_static(HEADER_PROTOCOL), HeaderValue::from(PROTOCOL_VERSION));
@@ -45,7 +47,40 @@ pub(super) async fn stamp(State(state): State<AppState>, mut request: Request, n
         headers.insert(HeaderName::from_static(HEADER_REQUEST_ID), id);
     }
     line.answered(response.status().as_u16());
-    response
+    response.map(|body| Body::new(Within { body: Some(body), span }))
+}
+
+/// An answer's body, made within its request's span.
+struct Within {
+    body: Option<Body>,
+    span: Span,
+}
+
+impl HttpBody for Within {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let span = self.span.clone();
+        let _within = span.enter();
+        self.body.as_mut().map_or(Poll::Ready(None), |body| Pin::new(body).poll_frame(cx))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(HttpBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map(HttpBody::size_hint).unwrap_or_default()
+    }
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        // what its end sets off belongs to the request too
+        let _within = self.span.enter();
+        drop(self.body.take());
+    }
 }
 
 /// This moment, as HTTP has it.
@@ -58,7 +93,7 @@ fn date() -> Option<HeaderValue> {
 ///
 /// It never holds the query, headers or the body: they may be secrets.
 struct Line {
-    id: String,
+    span: Span,
     peer: String,
     method: Method,
     path: String,
@@ -68,9 +103,9 @@ struct Line {
 }
 
 impl Line {
-    fn of(request: &Request, id: &RequestId, counters: &Arc<Counters>) -> Self {
+    fn of(request: &Request, span: Span, counters: &Arc<Counters>) -> Self {
         Self {
-            id: id.id.clone(),
+            span,
             peer: request.extensions().get::<Peer>().map(|peer| peer.address.to_string()).unwrap_or_default(),
             method: request.method().clone(),
             path: loggable(request.uri().path()),
@@ -87,25 +122,16 @@ impl Line {
     fn answered(mut self, status: u16) {
         self.answered = true;
         self.counters.answered(status);
-        let Self { id, peer, method, path, .. } = &self;
+        let Self { span, peer, method, path, .. } = &self;
         let ms = self.ms();
+        let _within = span.enter();
         // health is asked many times a second by whoever waits
         if path == PATH_HEALTH {
-            tracing::debug!(id, peer, %method, path, status, ms, "request");
+            tracing::debug!(peer, %method, path, status, ms, "request");
         } else {
-            tracing::info!(id, peer, %method, path, status, ms, "request");
+            tracing::info!(peer, %method, path, status, ms, "request");
         }
     }
-}
-
-/// A path as it may stand in the log: of bounded length, and without what could be a token that was put there by mistake.
-pub(super) fn loggable(path: &str) -> String {
-    let mut run = 0;
-    let holds_digits = path.bytes().any(|byte| {
-        run = if byte.is_ascii_hexdigit() { run + 1 } else { 0 };
-        run >= TOKEN_DIGITS
-    });
-    if holds_digits { "(as long as a token)".to_owned() } else { path.chars().take(MAX_LOGGED_PATH).collect() }
 }
 
 impl Drop for Line {
@@ -113,8 +139,9 @@ impl Drop for Line {
         if !self.answered {
             self.counters.requests_lost.add_one();
             let ms = self.ms();
-            let Self { id, peer, method, path, .. } = self;
-            tracing::info!(id, peer, %method, path, ms, "request lost its caller before the answer");
+            let Self { span, peer, method, path, .. } = self;
+            let _within = span.enter();
+            tracing::info!(peer, %method, path, ms, "request lost its caller before the answer");
         }
     }
 }

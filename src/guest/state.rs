@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Instant};
 use tokio::sync::watch;
 
 use super::{
-    Config, account::Account, attachments::Attachments, calls, counters::Counters, events, gates::Gates, looks::Looks,
-    random_hex,
+    Config, account::Account, attachments::Attachments, auth_delay::AuthDelay, calls, counters::Counters, events,
+    gates::Gates, log_readers::LogReaders, looks::Looks, random_hex,
 };
 use crate::{protocol::Stage, token::Token};
 
@@ -25,6 +25,8 @@ struct Shared {
     gates: watch::Receiver<Gates>,
     draining: watch::Sender<bool>,
     looks: Looks,
+    auth_delay: Arc<AuthDelay>,
+    log_readers: LogReaders,
 }
 
 /// Which agent this is, and since when.
@@ -63,6 +65,7 @@ impl AppState {
     ) -> Self {
         let account = super::sys::account();
         let draining = watch::Sender::new(false);
+        let auth_delay = AuthDelay::new(config.auth_delays);
         Self(Arc::new(Shared {
             config,
             identity,
@@ -73,6 +76,8 @@ impl AppState {
             gates,
             draining,
             looks: Looks::default(),
+            auth_delay,
+            log_readers: LogReaders::new(),
         }))
     }
 
@@ -117,6 +122,21 @@ impl AppState {
     /// The looks at the whole guest.
     pub(super) fn looks(&self) -> &Looks {
         &self.0.looks
+    }
+
+    /// The peers that sent wrong tokens.
+    pub(super) fn auth_delay(&self) -> &Arc<AuthDelay> {
+        &self.0.auth_delay
+    }
+
+    /// The readers of logs.
+    pub(super) fn log_readers(&self) -> &LogReaders {
+        &self.0.log_readers
+    }
+
+    /// Completes once no call is taken any more.
+    pub(super) async fn draining(&self) {
+        drop(self.0.draining.subscribe().wait_for(|draining| *draining).await);
     }
 
     /// The token in force. The guard keeps the watching task out: it is not held across an `await`.

@@ -19,6 +19,7 @@ const FEATURES: &[&str] = &[
     "exec.stdin",
     "exec.stream",
     "health.proof",
+    "logs",
     "system.info",
     "system.metrics",
     "system.processes",

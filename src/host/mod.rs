@@ -9,6 +9,7 @@ mod home;
 mod installation;
 mod list;
 mod lock;
+pub mod logs;
 mod pod;
 pub mod ports;
 mod readiness;
@@ -21,7 +22,8 @@ mod watch;
 
 pub use client::{
     AgentClient, AgentEvent, AttachEvent, Attached, AttachedInput, AttachedOutput, ClientSettings, EventItem,
-    EventStream, EventsPatience, EventsRequest, ExecEvent, ExecOutcome, ExecStream, Job, RequestId, Seen,
+    EventStream, EventsPatience, EventsRequest, ExecEvent, ExecOutcome, ExecStream, GuestLogRequest, GuestLogStream,
+    Job, RequestId, Seen,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use events::{EventSource, POD_CONNECTED, POD_DISCONNECTED, POD_STATE, PodEvent, PodEvents};

@@ -15,6 +15,7 @@ mod exec;
 mod frame;
 mod health;
 mod info;
+mod logs;
 mod metrics;
 mod openapi;
 mod process;
@@ -41,6 +42,7 @@ pub use frame::{
 };
 pub use health::{Health, Stage};
 pub use info::{DiskInfo, LoggedIn, Package, SystemInfo};
+pub use logs::{GuestLog, LogLine, MEDIA_NDJSON};
 pub use metrics::{
     AgentMetrics, CallCounts, CpuSeconds, DiskIo, DiskSpace, MemoryBytes, Metrics, NetworkIo, RequestCounts,
 };
@@ -84,6 +86,8 @@ pub const PATH_EXEC_ATTACH: &str = "/exec/attach";
 pub const PATH_PROCESSES: &str = "/processes";
 /// Calls that run one after the other; `/{name}` one of them.
 pub const PATH_SESSIONS: &str = "/sessions";
+/// The agent's log and the installation's.
+pub const PATH_LOGS: &str = "/logs";
 /// All processes of the guest.
 pub const PATH_SYSTEM_PROCESSES: &str = "/system/processes";
 /// All sockets of the guest that can be reached.

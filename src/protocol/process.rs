@@ -39,6 +39,19 @@ pub enum ProcessMode {
     Unknown,
 }
 
+impl ProcessMode {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Buffered => "buffered",
+            Self::Streamed => "streamed",
+            Self::Attached => "attached",
+            Self::Detached => "detached",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ProcessInfo {

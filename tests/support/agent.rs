@@ -83,7 +83,10 @@ impl Agent {
         let mut command = Command::new(whole[0]);
         command.args(&whole[1..]);
         command.args(["agent", "serve", "--listen", &format!("127.0.0.1:{}", port.number()), "--token-file"]);
-        command.arg(&agent_token).arg("--log-file").arg(folder.path().join("log")).args(flags);
+        command.arg(&agent_token).args(flags);
+        if !flags.contains(&"--log-file") {
+            command.arg("--log-file").arg(folder.path().join("log"));
+        }
         command.env("PODLINK_LOG", "trace,hyper=trace").envs(env.iter().copied());
         let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let agent = Self { pid: child.id(), child: Mutex::new(child), folder, token, port };

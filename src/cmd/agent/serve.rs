@@ -13,8 +13,8 @@ use tokio::sync::oneshot;
 use super::super::{Exit, Outcome, Printer};
 use crate::{
     guest::{
-        self, Claim, Config, Deadlines, EventSettings, HostName, LogFormat, Network, Origin, PidFile, Signals,
-        calls::Settings,
+        self, AuthDelays, Claim, Config, Deadlines, EventSettings, HostName, Keep, LogFormat, LogGuard, LogSettings,
+        Network, Origin, PidFile, Rotation, Signals, calls::Settings,
     },
     protocol::DEFAULT_PORT,
 };
@@ -87,6 +87,26 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: Format,
 
+    /// Bytes at which a log file is turned over: it is renamed to FILE.1, and a new one begun
+    #[arg(long, value_name = "BYTES", default_value_t = Rotation::DEFAULT.max_bytes, value_parser = clap::value_parser!(u64).range(1024..))]
+    log_max_bytes: u64,
+
+    /// Files that are kept besides; those older than 30 days go in any case
+    #[arg(long, value_name = "N", default_value_t = Rotation::DEFAULT.files, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    log_files: u32,
+
+    /// File of their own for the lines that say who changed what
+    #[arg(long, value_name = "FILE")]
+    audit_file: Option<PathBuf>,
+
+    /// Show scripts in those lines, secrets in them included, and not just their SHA-256
+    #[arg(long)]
+    audit_scripts: bool,
+
+    /// Log of the guest's installation, to be handed out by `GET /logs`
+    #[arg(long, value_name = "FILE")]
+    install_log: Option<PathBuf>,
+
     /// File to hold locked, with the pid in it, while the agent lives
     #[arg(long, value_name = "FILE", hide = true)]
     pid_file: Option<PathBuf>,
@@ -133,6 +153,18 @@ struct PatienceArgs {
     #[arg(long, value_name = "N", hide = true)]
     max_connections: Option<usize>,
     #[arg(long, value_name = "MS", hide = true)]
+    auth_delay: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
+    auth_delay_cap: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
+    auth_window: Option<u64>,
+    #[arg(long, value_name = "N", hide = true)]
+    auth_delayed: Option<usize>,
+    #[arg(long, value_name = "MS", hide = true)]
+    keep_logs: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
+    sweep_interval: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
     events_keep_alive: Option<u64>,
     #[arg(long, value_name = "N", hide = true)]
     events_kept: Option<usize>,
@@ -155,7 +187,19 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 }
 
 impl ServeArgs {
-    fn config(&self) -> anyhow::Result<Config> {
+    fn log_settings(&self) -> LogSettings {
+        LogSettings {
+            file: self.log_file.clone(),
+            audit_file: self.audit_file.clone(),
+            format: match self.log_format {
+                Format::Text => LogFormat::Text,
+                Format::Json => LogFormat::Json,
+            },
+            rotation: Rotation { max_bytes: self.log_max_bytes, files: self.log_files },
+        }
+    }
+
+    fn config(&self, log: &LogGuard) -> anyhow::Result<Config> {
         let token_file = match &self.token_file {
             Some(path) => path.clone(),
             None => guest::default_token_file().context("no home folder is known; name the token's --token-file")?,
@@ -178,6 +222,7 @@ impl ServeArgs {
                 stream_keep_alive: or(self.patience.stream_keep_alive, defaults.exec.stream_keep_alive),
                 runs_dir: self.runs_dir.clone().unwrap_or(defaults.exec.runs_dir),
                 use_cgroups: !self.no_cgroups,
+                audit_scripts: self.audit_scripts,
                 // what Linux calls it stays right when the file is replaced by a newer version
                 drainer: std::env::current_exe().ok(),
                 ..defaults.exec
@@ -194,6 +239,21 @@ impl ServeArgs {
                 snapshot: or(self.patience.snapshot_deadline, defaults.deadlines.snapshot),
                 ..defaults.deadlines
             },
+            auth_delays: AuthDelays {
+                first: or(self.patience.auth_delay, defaults.auth_delays.first),
+                longest: or(self.patience.auth_delay_cap, defaults.auth_delays.longest),
+                window: or(self.patience.auth_window, defaults.auth_delays.window),
+                places: self.patience.auth_delayed.unwrap_or(defaults.auth_delays.places),
+                ..defaults.auth_delays
+            },
+            log: Some(log.source()),
+            log_tap: log.tap(),
+            install_log: self.install_log.clone().or(defaults.install_log),
+            log_files: self.log_file.iter().chain(&self.audit_file).cloned().collect(),
+            keep: Keep {
+                age: or(self.patience.keep_logs, defaults.keep.age),
+                interval: or(self.patience.sweep_interval, defaults.keep.interval),
+            },
             events: EventSettings {
                 keep_alive: or(self.patience.events_keep_alive, defaults.events.keep_alive),
                 most: self.patience.events_kept.unwrap_or(defaults.events.most),
@@ -205,12 +265,8 @@ impl ServeArgs {
 }
 
 pub(super) fn run(args: ServeArgs) -> Outcome {
-    let format = match args.log_format {
-        Format::Text => LogFormat::Text,
-        Format::Json => LogFormat::Json,
-    };
-    let log = guest::start_log(args.log_file.as_deref(), format)?;
-    let config = Config { log_tap: log.tap(), ..args.config()? };
+    let log = guest::start_log(&args.log_settings())?;
+    let config = args.config(&log)?;
     let log_file = args.log_file.clone();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the agent's threads")?;

@@ -31,7 +31,7 @@ use tracing::Instrument as _;
 
 use self::talk::{Parting, Talk};
 use super::{
-    GuestError,
+    GuestError, audit,
     calls::{Digest, Form, Joined, check},
     exec::meant_for_this_agent,
     extract::parse_json,
@@ -46,11 +46,12 @@ use crate::protocol::{AttachRequest, ErrorCode, MAX_JSON_BODY, MAX_MESSAGE};
 pub(super) async fn exec(
     State(state): State<AppState>,
     Extension(request_id): Extension<RequestId>,
+    Extension(entry): Extension<audit::Entry>,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, GuestError> {
     meant_for_this_agent(&headers, state.agent_id())?;
-    Ok(converse(upgraded(upgrade)?, state, What::New(request_id)))
+    Ok(converse(upgraded(upgrade)?, state, What::New(request_id), entry))
 }
 
 /// What `GET /processes/{id}/attach` may be asked.
@@ -65,13 +66,14 @@ pub(super) async fn process(
     State(state): State<AppState>,
     id: Result<Path<String>, PathRejection>,
     query: Result<Query<AttachQuery>, QueryRejection>,
+    Extension(entry): Extension<audit::Entry>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, GuestError> {
     let (id, query) = (named(id)?, asked(query)?);
     let upgrade = upgraded(upgrade)?;
     let joined = state.calls().find(&id)?;
     let reader = joined.reader(query.offset, Claim::Caller)?;
-    Ok(converse(upgrade, state, What::Known(joined, reader)))
+    Ok(converse(upgrade, state, What::Known(joined, reader), entry))
 }
 
 fn upgraded(upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>) -> Result<WebSocketUpgrade, GuestError> {
@@ -89,15 +91,22 @@ enum What {
     Known(Joined, Reader),
 }
 
-fn converse(upgrade: WebSocketUpgrade, state: AppState, what: What) -> Response {
+fn converse(upgrade: WebSocketUpgrade, state: AppState, what: What, entry: audit::Entry) -> Response {
+    entry.keep(); // the conversation ends long after this answer
     let here = state.attachments().one();
     let span = tracing::Span::current();
     let conversation = move |socket: WebSocket| {
         async move {
             let ending = state.attachments().ending();
             let mut talk = Talk::new(socket, &state.config().deadlines, ending);
-            let parting = begin_and_talk(&mut talk, &state, what).await;
+            let joins = matches!(what, What::Known(..));
+            let parting = begin_and_talk(&mut talk, &state, what, &entry).await;
             tracing::info!(parting = parting.word(), "no longer attached");
+            match &parting {
+                Parting::Refused(error) => entry.end(error.error.as_str()),
+                _ if joins => entry.end(parting.word()),
+                _ => {} // a call that was begun has a line of its own
+            }
             talk.part(parting).await;
             drop(here);
         }
@@ -111,7 +120,7 @@ fn converse(upgrade: WebSocketUpgrade, state: AppState, what: What) -> Response 
         .on_upgrade(conversation)
 }
 
-async fn begin_and_talk(talk: &mut Talk, state: &AppState, what: What) -> Parting {
+async fn begin_and_talk(talk: &mut Talk, state: &AppState, what: What, entry: &audit::Entry) -> Parting {
     let (joined, reader) = match what {
         What::Known(joined, reader) => (joined, reader),
         What::New(request_id) => {
@@ -119,7 +128,7 @@ async fn begin_and_talk(talk: &mut Talk, state: &AppState, what: What) -> Partin
                 Ok(request) => request,
                 Err(parting) => return parting,
             };
-            let begun = begin(state, &request_id, &request);
+            let begun = begin(state, &request_id, entry, &request);
             match begun.and_then(|joined| joined.reader(Some(0), Claim::Caller).map(|reader| (joined, reader))) {
                 Ok(begun) => begun,
                 Err(error) => return Parting::Refused(Box::new(error.told().clone())),
@@ -129,7 +138,12 @@ async fn begin_and_talk(talk: &mut Talk, state: &AppState, what: What) -> Partin
     talk.attached(joined, reader).await
 }
 
-fn begin(state: &AppState, request_id: &RequestId, message: &Bytes) -> Result<Joined, GuestError> {
+fn begin(
+    state: &AppState,
+    request_id: &RequestId,
+    entry: &audit::Entry,
+    message: &Bytes,
+) -> Result<Joined, GuestError> {
     if message.len() > MAX_JSON_BODY {
         return Err(GuestError::new(
             ErrorCode::TooLarge,
@@ -140,5 +154,5 @@ fn begin(state: &AppState, request_id: &RequestId, message: &Bytes) -> Result<Jo
     let AttachRequest { exec, pty } = parse_json(message)?;
     let calls = state.calls();
     let checked = check(exec, pty.as_ref(), Form::Attached, calls.settings())?;
-    calls.begin(request_id, digest, checked)
+    calls.begin(request_id, entry, digest, checked)
 }

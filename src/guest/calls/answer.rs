@@ -272,6 +272,9 @@ impl Finished {
 impl IntoResponse for Finished {
     fn into_response(self) -> Response {
         let mut response = (self.status, [(header::CONTENT_TYPE, "application/json")], self.body).into_response();
+        if let Summary::Failed(code) = self.summary {
+            response.extensions_mut().insert(code);
+        }
         if let Some(seconds) = self.retry_after_secs {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         }

@@ -1,6 +1,7 @@
 //! One call as its callers see it: joined, waited for, left alone.
 
 use std::{
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -10,6 +11,7 @@ use std::{
 
 use jiff::Timestamp;
 use tokio::sync::watch;
+use tracing::Instrument as _;
 
 use super::{
     super::{
@@ -33,6 +35,8 @@ pub(super) struct Facts {
     pub(super) script_sha256: Option<String>,
     pub(super) pty: bool,
     pub(super) created_at: Timestamp,
+    /// Who asked for it.
+    pub(super) peer: Option<SocketAddr>,
 }
 
 /// The times that a call is given.
@@ -315,7 +319,7 @@ impl Drop for Joined {
         }
         let joined = call.joined.load(Ordering::SeqCst);
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        runtime.spawn(async move {
+        let watching = async move {
             let mut finished = call.finished.subscribe();
             tokio::select! {
                 _ = finished.wait_for(Option::is_some) => {}
@@ -328,6 +332,7 @@ impl Drop for Joined {
                     }
                 }
             }
-        });
+        };
+        runtime.spawn(watching.in_current_span());
     }
 }

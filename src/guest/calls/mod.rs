@@ -2,6 +2,8 @@
 
 mod answer;
 mod call;
+mod end;
+mod ending;
 mod info;
 mod no_turn;
 mod registry;

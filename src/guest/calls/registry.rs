@@ -1,5 +1,4 @@
-//! The life of calls: joined by repeats, waiting for a turn and a slot, run, ended by callers that leave or an agent
-//! that stops.
+//! The life of calls: joined by repeats, waiting for a turn and a slot, run, ended by callers that leave or a stop.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -7,10 +6,11 @@ use std::{
 };
 
 use tokio::sync::{Semaphore, watch};
+use tracing::Instrument as _;
 
 use super::{
     super::{
-        GuestError,
+        GuestError, audit,
         counters::Counters,
         events::Bus,
         process::{Environs, Kill, Lingering, Output, Runs, Spec, Wish, supervise},
@@ -18,7 +18,7 @@ use super::{
         sys::{Drainer, TreeHome},
     },
     answer::{Finished, conflict},
-    call::{Call, Graces, Joined},
+    call::{Call, Facts, Graces, Joined},
     no_turn::NoSlot,
     request::Checked,
     roster::Roster,
@@ -27,7 +27,7 @@ use super::{
     slots::Slots,
     table::{Digest, Known, Table},
 };
-use crate::protocol::{ErrorCode, ProcessEnded, ProcessInfo, ProcessMode, SessionInfo};
+use crate::protocol::{ErrorCode, ProcessInfo, ProcessMode, SessionInfo};
 
 /// KiB of scripts and input of all living calls together.
 const MOST_INPUT_KIB: usize = 256 * 1024;
@@ -36,19 +36,19 @@ const MOST_INPUT_KIB: usize = 256 * 1024;
 const KEPT_CALL: usize = 2048;
 
 /// How long ending all killed calls may take beyond the grace they get: what killing a tree takes at most.
-const END_DEADLINE: Duration = Duration::from_secs(6);
+pub(super) const END_DEADLINE: Duration = Duration::from_secs(6);
 
 /// All calls of an agent.
 #[derive(Debug)]
 pub struct Calls {
-    settings: Settings,
+    pub(super) settings: Settings,
     agent_id: String,
     events: Arc<Bus>,
     counters: Arc<Counters>,
     environs: Arc<Environs>,
     slots: Slots,
     jobs: Arc<Semaphore>,
-    sessions: Arc<Sessions>,
+    pub(super) sessions: Arc<Sessions>,
     input: Arc<Semaphore>,
     books: Mutex<Books>,
     living: watch::Sender<usize>,
@@ -57,9 +57,9 @@ pub struct Calls {
 
 /// What is known of calls: under one lock, so that no call is in one and not in the other.
 #[derive(Debug, Default)]
-struct Books {
-    by_request: Table,
-    by_process: Roster,
+pub(super) struct Books {
+    pub(super) by_request: Table,
+    pub(super) by_process: Roster,
 }
 
 impl Calls {
@@ -137,6 +137,7 @@ impl Calls {
     pub(in crate::guest) fn begin(
         self: &Arc<Self>,
         request_id: &RequestId,
+        entry: &audit::Entry,
         digest: Digest,
         checked: Checked,
     ) -> Result<Joined, GuestError> {
@@ -147,19 +148,22 @@ impl Calls {
             Known::Call(call) if call.mode() == ProcessMode::Detached && !books.by_process.knows(&call) => {
                 return Err(conflict("the call has ended and was forgotten"));
             }
-            Known::Call(call) => return Ok(Joined::to(&call)),
+            Known::Call(call) => {
+                entry.keep(); // it changes nothing: the call has a line already
+                return Ok(Joined::to(&call));
+            }
             Known::Another => return Err(conflict("the request id stands for another request")),
             Known::Forgotten => return Err(conflict("the call has ended and its result is no longer kept")),
             Known::Nothing => {}
         }
         let Checked { spec, session, may_wait, mode } = checked;
-        let facts = spec.facts(request_id, session, mode);
+        let facts = Facts { peer: entry.peer(), ..spec.facts(request_id, session, mode) };
+        let script = self.settings.audit_scripts.then(|| spec.script()).flatten().map(audit::script_text);
         let orphan = if named.is_some() { self.settings.orphan_grace } else { Duration::ZERO };
         let graces = Graces { orphan, kill: self.settings.kill_grace };
         let call = Call::new(facts, spec.output.clone(), graces, &self.events);
         if *self.stopping.borrow() {
-            self.refuse(&call, Finished::never_started(Kill::Stopping));
-            return Ok(Joined::to(&call));
+            return Ok(self.refused(&call, entry, Finished::never_started(Kill::Stopping)));
         }
         let place = match &call.facts.session {
             None => None,
@@ -170,10 +174,7 @@ impl Calls {
                     }
                     Some(place)
                 }
-                Err(why) => {
-                    self.refuse(&call, Finished::no_turn(why));
-                    return Ok(Joined::to(&call));
-                }
+                Err(why) => return Ok(self.refused(&call, entry, Finished::no_turn(why))),
             },
         };
         if let Some(id) = named {
@@ -183,14 +184,18 @@ impl Calls {
         self.living.send_modify(|count| *count += 1);
         let joined = Joined::to(&call);
         drop(books);
-        tokio::spawn(Arc::clone(self).drive(named.map(str::to_owned), call, spec, place, may_wait));
+        entry.keep(); // from here on the call says what came of it
+        let driving = Arc::clone(self).drive(named.map(str::to_owned), call, spec, place, may_wait, script);
+        tokio::spawn(driving.in_current_span());
         Ok(joined)
     }
 
     /// Ends a call that is not even to wait.
-    fn refuse(&self, call: &Call, finished: Finished) {
-        self.counters.ended(finished.end());
+    fn refused(&self, call: &Arc<Call>, entry: &audit::Entry, finished: Finished) -> Joined {
+        entry.keep();
+        call.tell_end(&finished, None, Duration::ZERO, &self.counters);
         call.finish(finished);
+        Joined::to(call)
     }
 
     /// A call by the agent's name for it.
@@ -201,7 +206,7 @@ impl Calls {
         self.known(process_id).map(|call| Joined::to(&call))
     }
 
-    fn known(&self, process_id: &str) -> Result<Arc<Call>, GuestError> {
+    pub(super) fn known(&self, process_id: &str) -> Result<Arc<Call>, GuestError> {
         self.books().by_process.find(process_id).ok_or_else(|| {
             GuestError::new(ErrorCode::NotFound, "no call with this process id is known").hint(
                 "an ended call is kept for an hour, of all that have ended the newest 256; calls end with the agent \
@@ -230,59 +235,9 @@ impl Calls {
         self.sessions.all().into_iter().map(session).collect()
     }
 
-    /// Ends all calls of a session; how many there were.
-    pub(in crate::guest) async fn end_session(&self, name: &str) -> u64 {
-        let calls = self.sessions.of(name);
-        // from the last on, so that none gets its turn meanwhile
-        for call in calls.iter().rev() {
-            call.kill(Kill::Cancelled, None);
-        }
-        let all = async {
-            for call in &calls {
-                call.wait().await;
-            }
-        };
-        drop(tokio::time::timeout(self.settings.kill_grace + END_DEADLINE, all).await);
-        calls.len() as u64
-    }
-
-    /// Ends one call and waits until it has; without `keep` it is forgotten then.
-    ///
-    /// # Errors
-    /// When none is known, or it could not be ended in time.
-    pub(in crate::guest) async fn end(
-        &self,
-        process_id: &str,
-        grace: Option<Duration>,
-        keep: bool,
-    ) -> Result<ProcessEnded, GuestError> {
-        let call = self.known(process_id)?;
-        let lived = call.outcome().is_none();
-        call.kill(Kill::Cancelled, grace);
-        let limit = grace.unwrap_or(self.settings.kill_grace) + END_DEADLINE;
-        let Ok(finished) = tokio::time::timeout(limit, call.wait()).await else {
-            return Err(GuestError::new(ErrorCode::InternalError, "the call did not end in time")
-                .hint("its program may sit in an uninterruptible system call; GET /processes/{id} tells more"));
-        };
-        if !keep {
-            self.books().by_process.forget(process_id);
-        }
-        let (killed, survivors) = if lived { finished.toll() } else { (0, Vec::new()) };
-        Ok(ProcessEnded { process_id: process_id.to_owned(), killed, survivors })
-    }
-
-    /// Ends the call with this request id and waits until it has; `false` where none is known.
-    pub(in crate::guest) async fn cancel(&self, id: &str) -> bool {
-        let known = self.books().by_request.named(id);
-        match known {
-            Known::Nothing | Known::Another => false,
-            Known::Forgotten => true,
-            Known::Call(call) => {
-                call.kill(Kill::Cancelled, None);
-                drop(tokio::time::timeout(self.settings.kill_grace + END_DEADLINE, call.wait()).await);
-                true
-            }
-        }
+    /// Clears what agents have left that were killed since the start.
+    pub(in crate::guest) async fn sweep(&self) {
+        Runs::sweep(&self.settings.runs_dir, &self.environs.trees).await;
     }
 
     /// Takes no further call, lets running ones end within `drain`, then ends them.
@@ -307,7 +262,7 @@ impl Calls {
         tokio::time::timeout(limit, living.wait_for(|count| *count == 0)).await.is_ok()
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
+    pub(super) fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -319,28 +274,20 @@ impl Calls {
         spec: Spec,
         place: Option<Place>,
         may_wait: bool,
+        script: Option<String>,
     ) {
         let begun = Instant::now();
         // a task of its own, so that a bug that panics in it is an answer too
-        let work = tokio::spawn(Arc::clone(&self).work(Arc::clone(&call), spec, place, may_wait));
-        let finished = work.await.unwrap_or_else(|error| {
+        let work = Arc::clone(&self).work(Arc::clone(&call), spec, place, may_wait).in_current_span();
+        let finished = tokio::spawn(work).await.unwrap_or_else(|error| {
             tracing::error!(request_id = call.facts.request_id, %error, "a call's task failed");
             Finished::fault()
         });
-        tracing::info!(
-            request_id = call.facts.request_id,
-            process_id = &*call.facts.process_id,
-            outcome = finished.summary(),
-            ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-            "call ended"
-        );
+        let took = begun.elapsed();
+        call.log_end(&finished, took);
+        call.tell_end(&finished, script.as_deref(), took, &self.counters);
         let (len, tells_something) =
             (finished.ran.then(|| KEPT_CALL + finished.len()), finished.is_worth_a_record() || call.was_in_line());
-        call.events.ended(finished.result());
-        let (killed, survivors) = finished.toll();
-        self.counters.killed.add(killed);
-        self.counters.survivors.add(survivors.len() as u64);
-        self.counters.ended(finished.end());
         call.finish(finished);
         let mut books = self.books();
         if let Some(id) = &named {

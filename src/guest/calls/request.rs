@@ -130,6 +130,7 @@ impl Spec {
             script_sha256,
             pty: self.terminal.is_some(),
             created_at: Timestamp::now(),
+            peer: None,
         }
     }
 }

@@ -42,6 +42,8 @@ pub struct Settings {
     pub runs_dir: PathBuf,
     /// Hold calls' processes by cgroups where the system lets us.
     pub use_cgroups: bool,
+    /// Show scripts in the lines that say who ran what.
+    pub audit_scripts: bool,
     /// The executable whose `agent drain` takes over left-behind output and whose `agent hold` the orphans of long calls;
     /// `None` does it in this process and in a copy of it.
     pub drainer: Option<PathBuf>,
@@ -87,6 +89,7 @@ impl Settings {
             drain_grace: Duration::from_millis(50),
             runs_dir: super::super::sys::default_runs_dir(),
             use_cgroups: true,
+            audit_scripts: false,
             drainer: None,
         }
     }

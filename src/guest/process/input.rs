@@ -6,6 +6,7 @@ use std::{
 };
 
 use tokio::sync::{Mutex, watch};
+use tracing::Instrument as _;
 
 use super::super::sys::{InputEnd, Pty};
 
@@ -43,12 +44,13 @@ impl Input {
             && let Ok(mut held) = Arc::clone(&input.pipe).try_lock_owned()
         {
             let closing = input.closing.subscribe();
-            tokio::spawn(async move {
+            let writing = async move {
                 let done = held.write_all(&first, closing).await;
                 if done < first.len() {
                     held.end = None;
                 }
-            });
+            };
+            tokio::spawn(writing.in_current_span());
         }
         Arc::new(input)
     }

@@ -79,6 +79,14 @@ pub(crate) struct Spec {
 }
 
 impl Spec {
+    /// The script that is to be run, where it is one.
+    pub(crate) fn script(&self) -> Option<&[u8]> {
+        match &self.program {
+            Program::Script { source, .. } => Some(source),
+            Program::Argv(_) => None,
+        }
+    }
+
     /// Bytes of script and input that it holds in memory.
     pub(crate) fn input_len(&self) -> usize {
         let script = match &self.program {

@@ -14,6 +14,7 @@ use tokio::{
     sync::watch,
     task::JoinHandle,
 };
+use tracing::{Instrument as _, Span};
 
 use super::{
     super::counters::Counters,
@@ -142,7 +143,8 @@ pub(crate) async fn supervise(
     let first = if spec.stdin.open { std::mem::take(&mut spec.stdin.bytes) } else { Vec::new() };
     let spawning = Arc::clone(&environs);
     // files and fork block, for longer on a loaded machine: not on a thread that answers /health
-    let started = tokio::task::spawn_blocking(move || start(&spec, &spawning)).await;
+    let span = Span::current();
+    let started = tokio::task::spawn_blocking(move || span.in_scope(|| start(&spec, &spawning))).await;
     let begun = Instant::now();
     let Started { mut child, pid, tree, folder, ends, waited_for: _waited_for } =
         started.map_err(|error| SpawnError::Files(io::Error::other(error)))??;
@@ -156,7 +158,7 @@ pub(crate) async fn supervise(
             Output::Ring(ring) => Sink::Ring(Arc::clone(ring), 0, kind, live.observer()),
         };
         let sink = Counted { sink, counters: Arc::clone(&environs.counters) };
-        tokio::spawn(drain_into(sink, end, environs.drain_grace, leader_is_gone.clone()))
+        tokio::spawn(drain_into(sink, end, environs.drain_grace, leader_is_gone.clone()).in_current_span())
     };
     let stdout = read(ends.stdout, FrameKind::Stdout);
     let stderr = ends.stderr.map(|end| read(end, FrameKind::Stderr));
@@ -187,7 +189,9 @@ pub(crate) async fn supervise(
     leader_gone.send_replace(true);
     let ((stdout, out_rest), (stderr, err_rest)) = deliver(stdout, stderr, &output, environs.delivery, kill).await;
 
-    tokio::task::spawn_blocking(move || clean_up(&environs, [out_rest, err_rest], tree, folder)).await.ok();
+    let span = Span::current();
+    let cleaning = move || span.in_scope(|| clean_up(&environs, [out_rest, err_rest], tree, folder));
+    tokio::task::spawn_blocking(cleaning).await.ok();
     let (rc, signal) = code_of(status, ending);
     Ok(Outcome { ending, rc, signal, stdout, stderr, duration, ended })
 }

@@ -3,10 +3,10 @@
 mod unix;
 
 pub(super) use unix::{
-    CallTree, Drainer, Ended, InputEnd, InputPipe, OutputEnd, OutputPipe, PACKAGE_LISTS, PackageList, Pty, PtySlave,
-    SignalNumber, Signals, Step, TreeHome, UnknownSignal, WaitedFor, account, another_handle, connection_limit,
-    create_private, create_private_dir, interpreter, keep_alive, leader_signal, may_enter, open_private_append,
-    raise_file_limit, reap_orphans, set_reuse_address, set_v6_only, start_time, step_time, system_info, system_metrics,
-    system_processes, system_sockets, time,
+    CallTree, Drainer, Ended, FileId, InputEnd, InputPipe, OutputEnd, OutputPipe, PACKAGE_LISTS, PackageList, Pty,
+    PtySlave, SignalNumber, Signals, Step, TreeHome, UnknownSignal, WaitedFor, account, another_handle,
+    connection_limit, create_private, create_private_dir, file_id, interpreter, keep_alive, leader_signal, may_enter,
+    open_private_append, raise_file_limit, reap_orphans, set_reuse_address, set_v6_only, start_time, step_time,
+    system_info, system_metrics, system_processes, system_sockets, time,
 };
-pub use unix::{default_runs_dir, default_token_file, drain_loop, hold_loop};
+pub use unix::{default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop};

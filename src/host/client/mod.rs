@@ -11,6 +11,7 @@ mod health;
 mod http;
 mod job;
 mod lists;
+mod logs;
 mod once;
 mod patience;
 mod proof;
@@ -35,6 +36,7 @@ pub use exec::{ExecOutcome, RequestId};
 pub use health::Seen;
 pub(crate) use health::{Expected, judge, stage_sentence};
 pub use job::Job;
+pub use logs::{GuestLogRequest, GuestLogStream};
 pub use stream::{ExecEvent, ExecStream};
 
 use self::{

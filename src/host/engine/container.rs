@@ -111,7 +111,13 @@ pub(super) async fn state(pod: &Pod, settings: &EngineSettings) -> Result<Contai
 }
 
 /// The call that prints the container's log.
-pub(super) async fn logs(pod: &Pod, follow: bool, tail: Option<u32>, settings: &EngineSettings) -> Result<Invocation> {
+pub(super) async fn logs(
+    pod: &Pod,
+    follow: bool,
+    tail: Option<u32>,
+    times: bool,
+    settings: &EngineSettings,
+) -> Result<Invocation> {
     let found = listing::containers(pod, settings).await?;
     let Some(container) = found.first() else {
         return Err(Error::new(ErrorKind::NoContainer, format!("the pod {} has no container, so no log", pod.name()))
@@ -120,6 +126,9 @@ pub(super) async fn logs(pod: &Pod, follow: bool, tail: Option<u32>, settings: &
     let mut args: Vec<OsString> = vec!["logs".into()];
     if follow {
         args.push("-f".into());
+    }
+    if times {
+        args.push("--timestamps".into());
     }
     if let Some(tail) = tail {
         args.extend(["--tail".into(), tail.to_string().into()]);

@@ -17,7 +17,8 @@ pub(in crate::host) use front_end::{engine_version, front_end_version};
 pub use inspect::{Container, Inside, NetworkMode};
 pub(in crate::host) use inspect::{inspect, look_inside};
 pub(in crate::host) use local::holder as local_agent;
-pub use logs::{LogRequest, LogStream, last_log_lines, logs};
+pub use logs::last_log_lines;
+pub(in crate::host) use logs::{container_log, local_log_file};
 pub use run::Finished;
 pub use this_program::run_this_program;
 

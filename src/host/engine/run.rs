@@ -111,7 +111,7 @@ impl Invocation {
     ///
     /// # Errors
     /// When it cannot be started, or ends otherwise than with code 0.
-    pub(crate) async fn stream(&self, mut sink: impl FnMut(bool, &[u8])) -> Result<()> {
+    pub(crate) async fn stream(&self, mut sink: impl AsyncFnMut(bool, &[u8])) -> Result<()> {
         let mut child = self.spawn()?;
         let mut group = Group(child.id());
         let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
@@ -120,11 +120,11 @@ impl Invocation {
             tokio::select! {
                 read = read_some(&mut out, &mut out_chunk), if out.is_some() => match read {
                     0 => out = None,
-                    count => sink(false, &out_chunk[..count]),
+                    count => sink(false, &out_chunk[..count]).await,
                 },
                 read = read_some(&mut err, &mut err_chunk), if err.is_some() => match read {
                     0 => err = None,
-                    count => sink(true, &err_chunk[..count]),
+                    count => sink(true, &err_chunk[..count]).await,
                 },
             }
         }

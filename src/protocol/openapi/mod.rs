@@ -6,6 +6,7 @@
 mod basics;
 mod calls;
 mod events;
+mod logs;
 mod parts;
 mod system;
 
@@ -39,7 +40,7 @@ pub fn openapi() -> OpenApi {
             .url(format!("http://127.0.0.1:{DEFAULT_PORT}"))
             .description(Some("the port that a pod publishes on the host's loopback"))
             .build()]))
-        .paths(events::paths(system::paths(calls::paths(basics::paths(PathsBuilder::new())))))
+        .paths(events::paths(logs::paths(system::paths(calls::paths(basics::paths(PathsBuilder::new()))))))
         .components(Some(components()))
         .security(Some([SecurityRequirement::new(BEARER, [] as [&str; 0])]))
         .build()
@@ -57,6 +58,7 @@ fn components() -> Components {
     calls::schemas(&mut schemas);
     system::schemas(&mut schemas);
     events::schemas(&mut schemas);
+    logs::schemas(&mut schemas);
     named::<ErrorBody>(&mut schemas);
     let mut components = ComponentsBuilder::new()
         .schemas_from_iter(schemas)

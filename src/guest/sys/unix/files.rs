@@ -1,7 +1,7 @@
 //! Where the agent's files lie, and how those are opened that others must not read.
 
 use std::{
-    fs::{File, OpenOptions, Permissions},
+    fs::{File, Metadata, OpenOptions, Permissions},
     io,
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
@@ -55,6 +55,20 @@ pub(in crate::guest) fn open_private_append(path: &Path) -> io::Result<File> {
         file.set_permissions(Permissions::from_mode(0o600))?;
     }
     Ok(file)
+}
+
+/// What tells a file from any other, whatever its name is by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::guest) struct FileId(u64, u64);
+
+/// The identity of an open or named file.
+pub(in crate::guest) fn file_id(meta: &Metadata) -> FileId {
+    FileId(meta.dev(), meta.ino())
+}
+
+/// Where the guest's installer writes its log; none where no image installs by one.
+pub const fn default_install_log() -> Option<PathBuf> {
+    None
 }
 
 #[cfg(test)]
