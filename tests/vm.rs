@@ -6,6 +6,7 @@ use std::{
     future::Future,
     io::{Read as _, Write as _},
     net::TcpStream,
+    process::Stdio,
     time::{Duration, Instant},
 };
 
@@ -227,6 +228,16 @@ fn a_clock_that_is_off_is_mended() {
     let said = [resumed.stderr, waited.stderr].concat();
     assert_eq!(said.matches("s behind and was stepped").count(), 1, "{said}");
     drop(check().exits(0));
+
+    step("and who follows the pod keeps it right");
+    put(-2);
+    let mut following = vm.podlink("events", &["--types", "agent.*"]).command();
+    let following = following.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("the clock to be mended", SOON, || check().code == Some(0));
+    let pid = rustix::process::Pid::from_raw(i32::try_from(following.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let said = following.wait_with_output().unwrap().stderr;
+    assert!(String::from_utf8_lossy(&said).contains("s behind and was stepped"), "{}", String::from_utf8_lossy(&said));
 
     step("what the guest is and how busy it is");
     let info = block_on(vm.client().system_info(true)).unwrap();

@@ -7,7 +7,10 @@
 //! somewhere between the request and the answer, so half of the round trip is also how wrong the result can be. The step is
 //! made by an offset rather than to a time: how long the request is on its way does not matter then.
 
-use std::time::{Duration, Instant};
+use std::{
+    convert::Infallible,
+    time::{Duration, Instant},
+};
 
 use serde::Serialize;
 
@@ -158,6 +161,25 @@ pub async fn sync_along(pod: &Pod) -> Option<f64> {
             tracing::debug!(%error, "the guest's clock was not looked at");
             None
         }
+    }
+}
+
+/// Keeps a pod's clock right for as long as this is polled: a look now, and one [`EVERY`] so often; `stepped` is told by how
+/// many milliseconds it was stepped, and how it drifts where that is known.
+///
+/// Whatever stands in the way is no failure, as with [`sync_along`]: the next look may be better.
+pub async fn keep_along(pod: &Pod, every: Duration, mut stepped: impl FnMut(f64, Option<f64>)) -> Infallible {
+    let theirs = pod.settings().engine != EngineKind::Local && pod.settings().agent == AgentKind::Podlink;
+    let client = if theirs { AgentClient::for_pod(pod, ClientSettings::DEFAULT).ok() } else { None };
+    let Some(client) = client else { return std::future::pending().await };
+    let mut keeper = TimeKeeper::new(client, SyncSettings::ALONG);
+    loop {
+        match keeper.look().await {
+            Ok(SyncReport { stepped_ms: Some(by), drift_ppm, .. }) => stepped(by, drift_ppm),
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, "the guest's clock was not looked at"),
+        }
+        tokio::time::sleep(every).await;
     }
 }
 

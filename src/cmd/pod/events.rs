@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Exit, Failure, Outcome, PodChoice, Printer, block_on, event_line, seconds, signal::Interrupts};
+use super::{Exit, Failure, Outcome, PodChoice, Printer, block_on, event_line, seconds, signal::Interrupts, time_sync};
 use crate::{
     host::{Error, ErrorKind, EventsRequest, POD_STATE, PodEvent, PodEvents},
     protocol::event_matches,
@@ -14,7 +14,7 @@ use crate::{
 /// token.rotated, log, and with --output exec.output. The host's own: pod.state, pod.connected, pod.disconnected.
 ///
 /// An agent that goes away is waited for; what it told meanwhile is shown once it is back. What cannot be shown is
-/// said: gap, lagged.
+/// said: gap, lagged. While this runs the guest's clock is looked at every five minutes, and put right where it is off.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -69,6 +69,15 @@ pub(super) fn run(args: &EventsArgs, printer: Printer) -> Outcome {
                 }
             }
         };
+        let showing = async {
+            if args.once.is_some() {
+                return showing.await;
+            }
+            tokio::select! {
+                shown = showing => shown,
+                never = time_sync::keep(&pod, printer) => match never {},
+            }
+        };
         let limited =
             async {
                 let Some(limit) = limit else { return showing.await };
@@ -81,7 +90,7 @@ pub(super) fn run(args: &EventsArgs, printer: Printer) -> Outcome {
                     ))))
                 })
             };
-        interrupts.or(limited).await
+        interrupts.or(Box::pin(limited)).await
     })
 }
 

@@ -1,6 +1,6 @@
 //! `podlink pod time-sync`, and the same beside other commands.
 
-use std::time::Duration;
+use std::{convert::Infallible, time::Duration};
 
 use super::{Exit, Failure, Outcome, PodChoice, Printer, block_on, job, signal::Interrupts};
 use crate::host::{
@@ -11,7 +11,8 @@ use crate::host::{
 /// Put the guest's clock right by this host's
 ///
 /// Measures over several round trips by how much the guest's clock is off and, where that is more than the tolerance,
-/// steps it; time-outs that run are not affected. `pod up`, `pod resume` and `pod wait-ready` do the same by themselves.
+/// steps it; time-outs that run are not affected. `pod up`, `pod resume` and `pod wait-ready` do the same by themselves, and `pod events`
+/// every five minutes.
 /// The agent has to run as root, or as whoever may set the clock. The engine `local` has this host's clock: it is only
 /// looked at.
 #[derive(Debug, clap::Args)]
@@ -78,6 +79,15 @@ pub(super) fn along(pod: &Pod, printer: Printer) -> Result<(), Failure> {
         printer.note(&format!("the guest's clock was {} and was stepped", off(-stepped)));
     }
     Ok(())
+}
+
+/// Keeps the clock right beside a command that runs for long, and says so on stderr where it had to.
+pub(super) async fn keep(pod: &Pod, printer: Printer) -> Infallible {
+    let say = |stepped: f64, drift: Option<f64>| {
+        let drift = drift.map(|ppm| format!("; it drifts by {ppm:.0} millionths")).unwrap_or_default();
+        printer.note(&format!("the guest's clock was {} and was stepped{drift}", off(-stepped)));
+    };
+    time_sync::keep_along(pod, time_sync::EVERY, say).await
 }
 
 #[cfg(test)]
