@@ -188,6 +188,14 @@ fn it_answers_before_the_guest_is_ready_and_to_nobody_without_the_token() {
     std::fs::write(&gate, "").unwrap();
     assert_eq!(events.next().name, "agent.ready", "told again where it was not for a while");
 
+    let mut steps = Events::open(&agent, "?types=install.step&since=0", &[]);
+    assert_eq!(steps.next().name, "gap");
+    for (stage, missing) in [("installing", 1), ("ready", 0), ("installing", 1), ("ready", 0)] {
+        let step = steps.next();
+        let waiting_for = step.data["waiting_for"].as_array().map(Vec::len);
+        assert_eq!((&*step.name, &step.data["stage"], waiting_for), ("install.step", &json!(stage), Some(missing)));
+    }
+
     agent.http("GET", "/events").send().is_error(401, "unauthorized");
     agent.authorized("GET", "/events").header("Origin", "http://evil.example").send().is_error(403, "forbidden_origin");
     agent.authorized("POST", "/events").send().is_error(405, "method_not_allowed");

@@ -265,6 +265,17 @@ pub struct ExecExitedEvent {
     pub duration_ms: u64,
 }
 
+/// `install.step`: the guest's installation has come this far. Only where the agent has gates to wait for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct InstallStepEvent {
+    /// When, RFC 3339.
+    pub ts: String,
+    /// `installing`, `install_failed`, or `ready` once nothing is missing.
+    pub stage: super::Stage,
+    /// The gates that do not hold yet, or why they never will; as in `/health`.
+    pub waiting_for: Vec<String>,
+}
+
 /// `auth.failed`: how often since the last one of the same peer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AuthFailedEvent {

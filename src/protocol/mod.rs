@@ -32,8 +32,8 @@ pub use attach::{
 pub use error::{ErrorBody, ErrorCode};
 pub use event::{
     AgentStartedEvent, AuthFailedEvent, EventId, EventName, ExecExitedEvent, ExecOutputEvent, ExecStartedEvent,
-    GapEvent, GapReason, HEADER_LAST_EVENT_ID, LaggedEvent, LogEvent, MAX_EVENT, MalformedEventId, PATH_EVENTS,
-    PlainEvent, event_matches,
+    GapEvent, GapReason, HEADER_LAST_EVENT_ID, InstallStepEvent, LaggedEvent, LogEvent, MAX_EVENT, MalformedEventId,
+    PATH_EVENTS, PlainEvent, event_matches,
 };
 pub use exec::{ExecRequest, ExecResult, Shell, TimeoutSec};
 pub use frame::{

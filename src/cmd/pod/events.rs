@@ -10,7 +10,7 @@ use crate::{
 
 /// Show what happens in a pod, as it happens
 ///
-/// The agent's events: agent.started, agent.ready, agent.stopping, exec.started, exec.exited, auth.failed,
+/// The agent's events: agent.started, agent.ready, agent.stopping, install.step, exec.started, exec.exited, auth.failed,
 /// token.rotated, log, and with --output exec.output. The host's own: pod.state, pod.connected, pod.disconnected.
 ///
 /// An agent that goes away is waited for; what it told meanwhile is shown once it is back. What cannot be shown is

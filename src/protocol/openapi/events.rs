@@ -11,7 +11,7 @@ use super::parts::{
 };
 use crate::protocol::{
     AgentStartedEvent, AuthFailedEvent, EventName, ExecExitedEvent, ExecOutputEvent, ExecStartedEvent, GapEvent,
-    LaggedEvent, LogEvent, MEDIA_EVENTS, PATH_EVENTS, PlainEvent,
+    InstallStepEvent, LaggedEvent, LogEvent, MEDIA_EVENTS, PATH_EVENTS, PlainEvent,
 };
 
 pub(super) fn paths(paths: PathsBuilder) -> PathsBuilder {
@@ -49,6 +49,7 @@ pub(super) fn schemas(schemas: &mut Schemas) {
     named::<ExecStartedEvent>(schemas);
     named::<ExecOutputEvent>(schemas);
     named::<ExecExitedEvent>(schemas);
+    named::<InstallStepEvent>(schemas);
     named::<AuthFailedEvent>(schemas);
     named::<LogEvent>(schemas);
     named::<GapEvent>(schemas);
