@@ -503,7 +503,8 @@ fn jobs_of_a_killed_agent_are_swept_by_the_next() {
         let flags = [flags, &["--runs-dir", &runs]].concat();
         let agent = Agent::with(&flags);
         let tag = processes::unique_seconds();
-        let id = agent.spawn(&script(&format!("setsid sleep {tag} & sleep {tag}")));
+        // one of them would not listen if it were asked
+        let id = agent.spawn(&script(&format!("setsid sleep {tag} & trap '' TERM; sleep {tag}; sleep {tag}")));
         wait_for("its tree", PATIENCE, || processes::with_args(&["sleep", &tag]).len() == 2);
         agent.kill();
         assert_eq!(processes::with_args(&["sleep", &tag]).len(), 2);

@@ -64,7 +64,8 @@ impl Runs {
             }
             for process_id in names(&folder).into_iter().filter(|name| name != "lock" && !name.starts_with(ENDED)) {
                 let tree = trees.find(&process_id);
-                let ended = tree.end(std::time::Instant::now).await;
+                let at_once = std::time::Instant::now();
+                let ended = tree.end(|| at_once).await;
                 tree.release();
                 tracing::warn!(process_id, ?ended, "swept a call that an agent before this one had not ended");
             }

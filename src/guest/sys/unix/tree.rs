@@ -392,7 +392,8 @@ mod tests {
         assert_eq!(Some(subreaper), child.id());
         subreaper::kill(subreaper);
         until("the leader's end with it", || !tree.leader.unwrap().lives()).await;
-        let ended = tree.end(Instant::now).await;
+        let at_once = Instant::now();
+        let ended = tree.end(|| at_once).await;
         assert_eq!(ended, Ended { killed: 2, survivors: Vec::new() });
         assert_eq!(leader_signal(end_of(&mut child).await), Some(9));
     }
