@@ -225,6 +225,10 @@ fn logs_are_asked_for_by_source_and_time() {
     assert_eq!(texts("source=install&since=2026-01-15T00:00:00Z"), all[2..]);
     assert_eq!(texts("source=install&since=2027-01-15T00:00:00Z"), [""; 0]);
     assert!(texts("").iter().any(|line| line.contains("agent started")));
+    // the requests themselves are logged meanwhile
+    for tail in (0..30).map(|n| n % 3) {
+        assert_eq!(texts(&format!("tail={tail}")).len(), tail);
+    }
     for bad in ["source=none", "tail=-1", "follow=maybe", "since=yesterday"] {
         agent.get(&format!("/logs?{bad}")).is_error(400, "bad_request");
     }

@@ -79,6 +79,7 @@ pub(super) async fn get(
     let sending = Sending {
         from: Some(from),
         follow: query.follow,
+        left: query.tail.filter(|_| !query.follow),
         since,
         keep_alive: state.calls().settings().stream_keep_alive,
         closing: state.log_readers().closing(),
@@ -114,6 +115,8 @@ struct Sending {
     /// `None` once it has ended.
     from: Option<From>,
     follow: bool,
+    /// How many more lines there may be: what is logged meanwhile is not part of what was asked for.
+    left: Option<u64>,
     since: Option<Timestamp>,
     keep_alive: Duration,
     closing: watch::Receiver<bool>,
@@ -127,6 +130,9 @@ impl Sending {
     async fn next(&mut self) -> Option<Bytes> {
         let mut idle = Duration::ZERO;
         loop {
+            if self.left == Some(0) {
+                return None;
+            }
             let closing = *self.closing.borrow();
             let (step, from) = step(self.from.take()?).await;
             self.from = from;
@@ -182,6 +188,11 @@ impl Sending {
     fn lines(&mut self, lines: Vec<String>) -> Vec<u8> {
         let mut bytes = Vec::new();
         for text in lines {
+            match &mut self.left {
+                Some(0) => break,
+                Some(left) => *left -= 1,
+                None => {}
+            }
             let time = time_of(&text);
             if let (Some(since), Some(time)) = (self.since, time) {
                 self.skipping = time < since;

@@ -102,21 +102,36 @@ fn write_all(
     waiting: &AtomicUsize,
     lost: &AtomicU64,
 ) {
+    let mut failing = false;
     for entry in receiver {
         match entry {
             Entry::Line(text) => {
                 waiting.fetch_sub(text.len(), Ordering::Relaxed);
                 let count = lost.swap(0, Ordering::Relaxed);
                 // once, in front of the first line that can be written again
-                if count > 0 && out.line(&line::lost(format, count)).is_err() {
-                    lost.fetch_add(count + 1, Ordering::Relaxed);
-                } else if out.line(&text).is_err() {
-                    lost.fetch_add(1, Ordering::Relaxed);
+                let told = if count > 0 { out.line(&line::lost(format, count)) } else { Ok(()) };
+                let (written, unwritten) = match told {
+                    Ok(()) => (out.line(&text), 1),
+                    Err(error) => (Err(error), count + 1),
+                };
+                if let Err(error) = &written {
+                    lost.fetch_add(unwritten, Ordering::Relaxed);
+                    if !failing {
+                        say(error);
+                    }
                 }
+                failing = written.is_err();
             }
             Entry::Flush(done) => drop(done.try_send(())),
         }
     }
+}
+
+/// Whoever started the agent by hand, or reads what its service manager keeps, is to know; where that is the log itself,
+/// it is said in vain.
+fn say(error: &io::Error) {
+    use io::Write as _;
+    drop(writeln!(io::stderr(), "podlink: the log cannot be written: {error}; the lines are lost, and counted"));
 }
 
 #[cfg(test)]
