@@ -13,6 +13,7 @@ mod interactive;
 mod job;
 mod kill;
 mod list;
+mod live;
 mod logs;
 mod passing;
 mod pause;

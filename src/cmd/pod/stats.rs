@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use super::{
-    Exit, Failure, Outcome, PodChoice, Printer, block_on, job, seconds,
+    Exit, Outcome, PodChoice, Printer, block_on, job,
+    live::{live, room},
+    seconds,
     signal::Interrupts,
     table::{bytes, cut, span},
-    top::until_quit,
 };
 use crate::{
     cmd::output::printable,
     host::{
         AgentClient,
-        terminal::{self, Input, RawMode, Screen},
+        terminal::{self, Screen},
     },
     protocol::{CpuSeconds, Metrics},
 };
@@ -52,7 +53,7 @@ pub(super) fn run(args: &StatsArgs, printer: Printer) -> Outcome {
     block_on(async {
         let mut interrupts = Interrupts::catch()?;
         if !args.once && !args.json && terminal::stdout_is_terminal() {
-            return live(&client, args, &mut interrupts).await;
+            return live(&mut interrupts, async |screen| look_again(&client, args, screen).await).await;
         }
         interrupts.or(once(&client, args, printer)).await
     })
@@ -71,28 +72,11 @@ async fn once(client: &AgentClient, args: &StatsArgs, printer: Printer) -> Outco
     Ok(Exit::SUCCESS)
 }
 
-/// Draws look after look; the terminal is as it was before whenever this returns.
-async fn live(client: &AgentClient, args: &StatsArgs, interrupts: &mut Interrupts) -> Outcome {
-    interrupts.catch_terminals_too()?;
-    let raw = RawMode::enter()?;
-    let mut screen = Screen::open()?;
-    let mut keys = if raw.is_some() { Some(Input::stdin()?) } else { None };
-    let ended = tokio::select! {
-        ended = look_again(client, args, &mut screen) => ended,
-        () = until_quit(keys.as_mut()) => Ok(Exit::SUCCESS),
-        exit = interrupts.next() => Err(Failure::interrupted("interrupted", exit)),
-    };
-    drop(screen);
-    drop(raw);
-    ended
-}
-
 async fn look_again(client: &AgentClient, args: &StatsArgs, screen: &mut Screen) -> Outcome {
     let mut before: Option<Metrics> = None;
     loop {
         let now = client.metrics().await?;
-        let (rows, cols): (usize, usize) =
-            terminal::size().map_or((24, 80), |size| (size.rows.into(), size.cols.into()));
+        let (rows, cols) = room();
         let mut shown: Vec<_> = lines(&now, before.as_ref()).iter().map(|line| cut(line, cols)).collect();
         shown.truncate(rows.saturating_sub(1));
         shown.push(cut("q quits", cols));

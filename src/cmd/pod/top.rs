@@ -3,14 +3,16 @@
 use std::{collections::HashMap, time::Duration};
 
 use super::{
-    Exit, Failure, Outcome, PodChoice, Printer, block_on, job, seconds,
+    Exit, Outcome, PodChoice, Printer, block_on, job,
+    live::{live, room},
+    seconds,
     signal::Interrupts,
     table::{Table, bytes, cut, span},
 };
 use crate::{
     host::{
         AgentClient,
-        terminal::{self, Input, RawMode, Screen},
+        terminal::{self, Screen},
     },
     protocol::{SocketOwner, SocketProtocol, SystemProcess, SystemProcesses, SystemSockets},
 };
@@ -52,7 +54,7 @@ pub(super) fn run(args: &TopArgs, printer: Printer) -> Outcome {
     block_on(async {
         let mut interrupts = Interrupts::catch()?;
         if !args.once && !args.json && terminal::stdout_is_terminal() {
-            return live(&client, args, &mut interrupts).await;
+            return live(&mut interrupts, async |screen| look_again(&client, args, screen).await).await;
         }
         interrupts.or(once(&client, args, printer)).await
     })
@@ -75,32 +77,6 @@ async fn once(client: &AgentClient, args: &TopArgs, printer: Printer) -> Outcome
         }
     }
     Ok(Exit::SUCCESS)
-}
-
-/// Draws look after look; the terminal is as it was before whenever this returns.
-async fn live(client: &AgentClient, args: &TopArgs, interrupts: &mut Interrupts) -> Outcome {
-    interrupts.catch_terminals_too()?;
-    let raw = RawMode::enter()?;
-    let mut screen = Screen::open()?;
-    let mut keys = if raw.is_some() { Some(Input::stdin()?) } else { None };
-    let ended = tokio::select! {
-        ended = look_again(client, args, &mut screen) => ended,
-        () = until_quit(keys.as_mut()) => Ok(Exit::SUCCESS),
-        exit = interrupts.next() => Err(Failure::interrupted("interrupted", exit)),
-    };
-    drop(screen);
-    drop(raw);
-    ended
-}
-
-/// `q`, Ctrl-C, Ctrl-D, or the end of the keyboard.
-pub(super) async fn until_quit(keys: Option<&mut Input>) {
-    let Some(keys) = keys else { return std::future::pending().await };
-    while let Ok(piece) = keys.next().await {
-        if piece.is_empty() || piece.iter().any(|key| matches!(key, b'q' | b'Q' | 3 | 4)) {
-            return;
-        }
-    }
 }
 
 async fn look_again(client: &AgentClient, args: &TopArgs, screen: &mut Screen) -> Outcome {
@@ -126,8 +102,7 @@ async fn look_again(client: &AgentClient, args: &TopArgs, screen: &mut Screen) -
             before = Some(now);
             (summary, table)
         };
-        let (rows, cols): (usize, usize) =
-            terminal::size().map_or((24, 80), |size| (size.rows.into(), size.cols.into()));
+        let (rows, cols) = room();
         let mut lines = vec![cut(&format!("{summary}; q quits"), cols)];
         lines.extend(table.lines(Some(cols)).into_iter().take(rows.saturating_sub(1)));
         screen.draw(&lines).await?;
