@@ -10,7 +10,7 @@ use axum::{
 use super::{
     GuestError, audit,
     calls::{Digest, Form, check},
-    extract::{JsonBytes, parse_json},
+    extract::{JsonBytes, named, parse_json},
     process::Claim,
     request_id::RequestId,
     state::AppState,
@@ -60,7 +60,7 @@ pub(super) async fn cancel(
     State(state): State<AppState>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, GuestError> {
-    let Path(id) = id.map_err(|error| GuestError::new(ErrorCode::BadRequest, error.body_text()))?;
+    let id = named(id)?;
     cancelled(&state, &id).await
 }
 

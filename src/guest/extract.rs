@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use axum::{
     body::{Body, Bytes},
-    extract::{FromRequest, Request},
+    extract::{
+        FromRequest, Path, Query, Request,
+        rejection::{PathRejection, QueryRejection},
+    },
     http::{HeaderMap, header},
 };
 use http_body_util::BodyExt as _;
@@ -93,4 +96,14 @@ pub(super) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, GuestErr
         return Err(GuestError::new(ErrorCode::BadRequest, "the body: expected a JSON object"));
     }
     serde_json::from_slice(body).map_err(|error| GuestError::new(ErrorCode::BadRequest, format!("the body: {error}")))
+}
+
+/// The name in a path.
+pub(super) fn named(name: Result<Path<String>, PathRejection>) -> Result<String, GuestError> {
+    name.map(|Path(name)| name).map_err(|error| GuestError::new(ErrorCode::BadRequest, error.body_text()))
+}
+
+/// What stands behind the `?`.
+pub(super) fn asked<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, GuestError> {
+    query.map(|Query(query)| query).map_err(|error| GuestError::new(ErrorCode::BadRequest, error.body_text()))
 }

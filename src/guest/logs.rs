@@ -16,8 +16,8 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use super::{
     GuestError,
     connection::Patient,
+    extract::asked,
     log::{FileReader, Log, Ring, Step},
-    processes::asked,
     state::AppState,
 };
 use crate::protocol::{ErrorCode, GuestLog, LogLine, MEDIA_NDJSON};

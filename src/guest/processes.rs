@@ -18,7 +18,7 @@ use serde::Deserialize;
 use super::{
     GuestError, audit,
     calls::{Form, Joined},
-    extract::{JsonBytes, parse_json},
+    extract::{JsonBytes, asked, named, parse_json},
     process::Claim,
     state::AppState,
     streams::{self, Manner},
@@ -204,12 +204,4 @@ async fn started(joined: &Joined) -> Result<(), GuestError> {
     joined.started().await.map(drop).map_err(|_| {
         GuestError::new(ErrorCode::Conflict, "the call ended before its program was started; nothing was written")
     })
-}
-
-pub(super) fn named(id: Result<Path<String>, PathRejection>) -> Result<String, GuestError> {
-    id.map(|Path(id)| id).map_err(|error| GuestError::new(ErrorCode::BadRequest, error.body_text()))
-}
-
-pub(super) fn asked<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, GuestError> {
-    query.map(|Query(query)| query).map_err(|error| GuestError::new(ErrorCode::BadRequest, error.body_text()))
 }

@@ -5,7 +5,7 @@ use axum::{
     extract::{Path, State, rejection::PathRejection},
 };
 
-use super::{GuestError, calls, state::AppState};
+use super::{GuestError, calls, extract::named, state::AppState};
 use crate::protocol::{ErrorCode, SessionEnded, SessionList};
 
 /// `GET /sessions`.
@@ -18,7 +18,7 @@ pub(super) async fn end(
     State(state): State<AppState>,
     name: Result<Path<String>, PathRejection>,
 ) -> Result<Json<SessionEnded>, GuestError> {
-    let Path(name) = name.map_err(|error| GuestError::new(ErrorCode::BadRequest, error.body_text()))?;
+    let name = named(name)?;
     calls::session(&name)?;
     match state.calls().end_session(&name).await {
         0 => Err(GuestError::new(ErrorCode::NotFound, "nothing runs or waits in a session of this name")),

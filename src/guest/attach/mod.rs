@@ -34,9 +34,8 @@ use super::{
     GuestError, audit,
     calls::{Digest, Form, Joined, check},
     exec::meant_for_this_agent,
-    extract::parse_json,
+    extract::{asked, named, parse_json},
     process::{Claim, Reader},
-    processes::{asked, named},
     request_id::RequestId,
     state::AppState,
 };

@@ -12,7 +12,7 @@ use futures_util::stream::unfold;
 use serde::Deserialize;
 
 use super::{
-    super::{GuestError, connection::Patient, state::AppState},
+    super::{GuestError, connection::Patient, extract::asked, state::AppState},
     ring::Wanted,
     subscription::Subscription,
 };
@@ -33,7 +33,7 @@ pub(in crate::guest) async fn get(
     query: Result<Query<EventsQuery>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, GuestError> {
-    let Query(query) = query.map_err(|error| GuestError::new(ErrorCode::BadRequest, error.body_text()))?;
+    let query = asked(query)?;
     let wanted = wanted(&query)?;
     // the header is the newer of the two: a reader that comes back by itself sends it, to the address of before
     let header = headers.get(HEADER_LAST_EVENT_ID).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
