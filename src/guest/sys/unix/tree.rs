@@ -200,6 +200,7 @@ impl CallTree {
     /// Ends everybody in it: TERM, KILL once `by` has come, until nobody is left. What `by` says may change meanwhile.
     /// The child must not have been waited for.
     pub(crate) async fn end(&self, by: impl Fn() -> Instant + Send) -> Ended {
+        let begun = Instant::now();
         if let Some(subreaper) = self.living_subreaper() {
             // or it would let go of everybody when the leader is among the first to die
             subreaper::stay(subreaper);
@@ -215,7 +216,9 @@ impl CallTree {
         let mut pause = Duration::from_millis(1);
         while self.anybody(&members) && Instant::now() < by() {
             tokio::time::sleep(pause.min(by().saturating_duration_since(Instant::now()))).await;
-            pause = (pause * 2).min(Duration::from_millis(20));
+            // each look reads all of the process table: who is given long to end is looked at less and less often
+            let longest = (begun.elapsed() / 20).clamp(Duration::from_millis(20), Duration::from_millis(200));
+            pause = (pause * 2).min(longest);
             members = self.members(&mut proven);
             seen.extend(&members);
         }
