@@ -11,7 +11,7 @@ use std::{io, os::fd::OwnedFd, process::Stdio};
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
-    process::{getpid, getsid, ioctl_tiocsctty, setsid},
+    process::{ioctl_tiocsctty, setsid},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     stdio,
     termios::{LocalModes, SpecialCodeIndex, Winsize, tcgetattr, tcsetwinsize},
@@ -145,9 +145,13 @@ impl PtySlave {
 
 /// Makes stdin the controlling terminal, in a session that has none: a new one, unless this process leads one that was
 /// made for it.
+///
+/// It tries rather than asks which session this is: that of a container's first processes has no number there, and the
+/// library's `getsid` ends the process over it.
 fn become_controlling() -> io::Result<()> {
-    if getsid(None)? != getpid() {
-        setsid()?;
+    match setsid() {
+        Ok(_) | Err(Errno::PERM) => {}
+        Err(error) => return Err(error.into()),
     }
     // the standard library has put the terminal there before the steps of `pre_exec`
     Ok(ioctl_tiocsctty(stdio::stdin())?)
