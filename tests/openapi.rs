@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use podlink::protocol::{ErrorBody, ErrorCode, ExecRequest, ExecResult, Health, Limits, Stage, Whoami, openapi};
+use podlink::protocol::{
+    ErrorBody, ErrorCode, ExecRequest, ExecResult, Health, InstallReport, InstallStep, Limits, RunMode, Stage,
+    StepState, Whoami, openapi,
+};
 use serde_json::json;
 
 use crate::support::schema;
@@ -55,6 +58,19 @@ fn values_of_the_types_fit_their_schemas() {
         version: "0.1.0".into(),
         features: vec!["exec.request_id".into()],
         limits: Limits { exec_slots: 16, max_json_body: 8 << 20, ..Limits::default() },
+        mode: RunMode::Session,
+        install: Some(InstallReport {
+            complete: false,
+            mode: RunMode::Session,
+            version: "0.1.0".into(),
+            steps: vec![InstallStep {
+                name: "firewall".into(),
+                state: StepState::Unavailable,
+                required: false,
+                reason: Some("no such program: netsh".into()),
+                at: Some("2026-11-29T14:00:00Z".into()),
+            }],
+        }),
     };
     schema::check("Whoami", &serde_json::to_value(whoami).unwrap());
     let result = ExecResult { rc: 0xC000_0005, signal: Some(9), survivors: vec![7], ..ExecResult::default() };

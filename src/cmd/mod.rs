@@ -4,11 +4,14 @@
 //! [`guest`](crate::guest), and print.
 
 mod agent;
+#[cfg(unix)]
 mod demo;
 mod exit;
 mod output;
+#[cfg(unix)]
 mod pod;
 mod report;
+#[cfg(unix)]
 mod setup;
 
 use clap::{Parser, Subcommand};
@@ -40,13 +43,17 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[cfg(unix)]
     Setup(setup::SetupArgs),
+    #[cfg(unix)]
     Pod(pod::PodArgs),
     Agent(agent::AgentArgs),
+    #[cfg(unix)]
     Demo(demo::DemoArgs),
 }
 
 /// An error of clap's, whose own tip for a program's options leads nowhere.
+#[cfg(unix)]
 fn with_tip(mut error: clap::Error) -> clap::Error {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
     let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
@@ -59,9 +66,19 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
     error
 }
 
+#[cfg(unix)]
+fn parse() -> Result<Cli, clap::Error> {
+    Cli::try_parse().map_err(with_tip)
+}
+
+#[cfg(windows)]
+fn parse() -> Result<Cli, clap::Error> {
+    Cli::try_parse()
+}
+
 /// Parses the command line, runs the command, reports its failure, and returns the exit code.
 pub fn main() -> std::process::ExitCode {
-    let cli = match Cli::try_parse().map_err(with_tip) {
+    let cli = match parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() && std::env::args_os().any(|arg| arg == "--json") => {
             // all of clap's text: its lines say what, where and how it would be right
@@ -74,9 +91,12 @@ pub fn main() -> std::process::ExitCode {
         output::show_warnings();
     }
     let (json, outcome) = match cli.command {
+        #[cfg(unix)]
         Command::Setup(args) => (args.json, setup::run(args)),
+        #[cfg(unix)]
         Command::Pod(args) => (args.is_json(), pod::run(args)),
         Command::Agent(args) => (false, agent::run(args)),
+        #[cfg(unix)]
         Command::Demo(args) => (false, demo::run(&args)),
     };
     let exit = outcome.unwrap_or_else(|failure| {

@@ -3,7 +3,11 @@
 use serde::Serialize;
 
 use super::{exit::Exit, output::Printer};
+#[cfg(unix)]
 use crate::host;
+
+/// The code of a command that a signal ended; the library's own word for its waits.
+const INTERRUPTED: &str = "interrupted";
 
 /// A failed command: what, why, what to do, and how the process ends.
 #[derive(Debug)]
@@ -32,7 +36,7 @@ impl Failure {
 
     /// The command was asked to end by a signal.
     pub(super) fn interrupted(detail: impl Into<String>, exit: Exit) -> Self {
-        Self { code: host::ErrorKind::Interrupted.as_str(), detail: detail.into(), hint: None, exit }
+        Self { code: INTERRUPTED, detail: detail.into(), hint: None, exit }
     }
 
     /// The same, ending with another code.
@@ -48,7 +52,7 @@ impl Failure {
 
     /// Whether it stands for a signal that asked the command to end.
     pub(super) fn is_of_signal(&self) -> bool {
-        self.code == host::ErrorKind::Interrupted.as_str()
+        self.code == INTERRUPTED
     }
 
     /// The same, of one thing out of several.
@@ -77,6 +81,7 @@ impl Serialize for Failure {
     }
 }
 
+#[cfg(unix)]
 impl From<host::Error> for Failure {
     fn from(error: host::Error) -> Self {
         use host::ErrorKind as Kind;
@@ -100,9 +105,11 @@ impl From<host::Error> for Failure {
 
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
-        match error.downcast::<host::Error>() {
-            Ok(error) => error.into(),
-            Err(error) => Self { code: "internal_error", detail: format!("{error:#}"), hint: None, exit: Exit::FAILED },
-        }
+        #[cfg(unix)]
+        let error = match error.downcast::<host::Error>() {
+            Ok(error) => return error.into(),
+            Err(error) => error,
+        };
+        Self { code: "internal_error", detail: format!("{error:#}"), hint: None, exit: Exit::FAILED }
     }
 }

@@ -15,6 +15,7 @@ mod exec;
 mod frame;
 mod health;
 mod info;
+mod install;
 mod logs;
 mod metrics;
 mod openapi;
@@ -42,6 +43,7 @@ pub use frame::{
 };
 pub use health::{Health, Stage};
 pub use info::{DiskInfo, LoggedIn, Package, SystemInfo};
+pub use install::{InstallReport, InstallStep, RunMode, StepState};
 pub use logs::{GuestLog, LogLine, MEDIA_NDJSON};
 pub use metrics::{
     AgentMetrics, CallCounts, CpuSeconds, DiskIo, DiskSpace, MemoryBytes, Metrics, NetworkIo, RequestCounts,

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::{InstallReport, RunMode};
+
 /// Who the agent is and what it allows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Whoami {
@@ -23,6 +25,12 @@ pub struct Whoami {
     pub features: Vec<String>,
     /// The agent's limits.
     pub limits: Limits,
+    /// What started it.
+    #[serde(default)]
+    pub mode: RunMode,
+    /// The installation that it belongs to, where it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub install: Option<InstallReport>,
 }
 
 /// The bounds that the agent was started with.

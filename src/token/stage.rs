@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Token, TokenError,
-    private::{Owners, ensure_private_dir, open_private, replace_private},
+    private::{Owners, ensure_private_dir, is_its_own, open_private, replace_private},
     store::file_content,
 };
 
@@ -32,13 +32,12 @@ pub fn stage(token: &Token, oem: &Path) -> Result<PathBuf, TokenError> {
 
 /// Whether exactly this stands there already, as a file of its own.
 fn holds(path: &Path, wanted: &[u8]) -> Result<bool, TokenError> {
-    use std::os::unix::fs::MetadataExt as _;
     let file = match open_private(path, Owners::Us) {
         Ok(file) => file,
         Err(TokenError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(error),
     };
-    if file.metadata()?.nlink() != 1 {
+    if !is_its_own(&file)? {
         return Ok(false); // a hard link shares its content with something else
     }
     let mut content = zeroize::Zeroizing::new(Vec::with_capacity(wanted.len() + 1));

@@ -11,7 +11,7 @@ use std::{
     path::Path,
 };
 
-use super::TokenError;
+use super::super::TokenError;
 
 /// Whose files are trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +125,7 @@ pub fn replace_private(path: &Path, content: &[u8]) -> Result<(), TokenError> {
 }
 
 /// Puts `content` at `path` with mode 0600 unless something is there already, and tells whether it did.
-pub(super) fn create_private(path: &Path, content: &[u8]) -> Result<bool, TokenError> {
+pub(in super::super) fn create_private(path: &Path, content: &[u8]) -> Result<bool, TokenError> {
     let temporary = write_temporary(path, content)?;
     match temporary.persist_noclobber(path) {
         Ok(_) => {
@@ -135,6 +135,11 @@ pub(super) fn create_private(path: &Path, content: &[u8]) -> Result<bool, TokenE
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         Err(error) => Err(named(&error.error, "create", path)),
     }
+}
+
+/// Whether the file shares its content with no other name.
+pub(in super::super) fn is_its_own(file: &File) -> io::Result<bool> {
+    Ok(file.metadata()?.nlink() == 1)
 }
 
 fn write_temporary(path: &Path, content: &[u8]) -> Result<tempfile::NamedTempFile, TokenError> {

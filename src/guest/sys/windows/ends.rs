@@ -1,0 +1,91 @@
+//! The agent's ends of what a program reads and writes: of pipes, or of one terminal.
+
+use std::{io, os::windows::io::OwnedHandle, sync::Arc};
+
+use super::{
+    pipe::{InputPipe, OutputPipe},
+    pty::Pty,
+};
+
+/// All that the kernel may hold of a terminal's output, and more.
+const TERMINAL_HOLDS: u64 = 64 * 1024;
+
+/// Where a program's output comes from.
+#[derive(Debug)]
+pub(crate) enum OutputEnd {
+    /// A pipe of one stream.
+    Pipe(OutputPipe),
+    /// A terminal, where all streams are one.
+    Terminal(Arc<Pty>),
+}
+
+impl OutputEnd {
+    /// Waits for bytes and reads them; 0 is the end.
+    pub(crate) async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Pipe(pipe) => pipe.read(buffer).await,
+            Self::Terminal(pty) => pty.read(buffer).await,
+        }
+    }
+
+    /// Bytes that lie in it at this moment, at most.
+    pub(crate) fn waiting(&self) -> u64 {
+        match self {
+            Self::Pipe(pipe) => pipe.waiting(),
+            Self::Terminal(_) => TERMINAL_HOLDS,
+        }
+    }
+
+    /// Reads from what lies in it; `None` where nothing does, 0 at the end.
+    pub(crate) async fn read_waiting(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match self {
+            Self::Pipe(pipe) if pipe.waiting() == 0 => Ok(None),
+            Self::Pipe(pipe) => pipe.read(buffer).await.map(Some),
+            Self::Terminal(pty) => pty.read_now(buffer),
+        }
+    }
+
+    /// The end itself, for somebody else to read from.
+    pub(crate) fn into_owned(self) -> io::Result<OwnedHandle> {
+        match self {
+            Self::Pipe(pipe) => pipe.into_owned(),
+            Self::Terminal(pty) => pty.another_handle(),
+        }
+    }
+}
+
+/// Where a program's input goes.
+#[derive(Debug)]
+pub(crate) enum InputEnd {
+    /// A pipe; dropped, the program sees the end.
+    Pipe(InputPipe),
+    /// A terminal, which is not closed by this being dropped.
+    Terminal(Arc<Pty>),
+}
+
+impl InputEnd {
+    /// Writes some of the bytes, once there is room for any.
+    pub(crate) async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Pipe(pipe) => pipe.write(bytes).await,
+            Self::Terminal(pty) => pty.write(bytes).await,
+        }
+    }
+
+    /// What has to be written for the program to see the end of its input. One character of it ends a line that has
+    /// begun; `midline` asks for another.
+    pub(crate) fn farewell(&self, midline: bool) -> Vec<u8> {
+        match self {
+            Self::Pipe(_) => Vec::new(),
+            Self::Terminal(pty) => pty.end_of_input().map_or_else(Vec::new, |end| vec![end; 1 + usize::from(midline)]),
+        }
+    }
+
+    /// The terminal, if it is one.
+    pub(crate) fn terminal(&self) -> Option<Arc<Pty>> {
+        match self {
+            Self::Pipe(_) => None,
+            Self::Terminal(pty) => Some(Arc::clone(pty)),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The Windows half.
+
+mod account;
+mod clock;
+mod drain;
+mod ends;
+mod files;
+mod first_process;
+mod machine;
+mod packages;
+mod pipe;
+mod process_table;
+mod processes;
+mod pty;
+mod shell;
+mod signal_names;
+mod signals;
+mod socket;
+mod sockets;
+mod spawn;
+mod tree;
+
+pub(in crate::guest) use account::account;
+pub(in crate::guest) use clock::{Step, step_time, time};
+pub(in crate::guest) use drain::Drainer;
+pub use drain::{drain_loop, hold_loop};
+pub(in crate::guest) use ends::{InputEnd, OutputEnd};
+pub(in crate::guest) use files::{FileId, create_private, create_private_dir, file_id, may_enter, open_private_append};
+pub use files::{default_install_log, default_runs_dir, default_token_file};
+pub(in crate::guest) use first_process::{WaitedFor, reap_orphans};
+pub(in crate::guest) use machine::{system_info, system_metrics};
+pub(in crate::guest) use packages::{PACKAGE_LISTS, PackageList};
+pub(in crate::guest) use pipe::{InputPipe, OutputPipe};
+pub(in crate::guest) use process_table::start_time;
+pub(in crate::guest) use processes::system_processes;
+pub(in crate::guest) use pty::{Pty, PtySlave};
+pub(in crate::guest) use shell::interpreter;
+pub(in crate::guest) use signal_names::{SignalNumber, UnknownSignal};
+pub(in crate::guest) use signals::Signals;
+pub(in crate::guest) use socket::{another_handle, connection_limit, keep_alive, set_reuse_address, set_v6_only};
+pub(in crate::guest) use sockets::system_sockets;
+pub(in crate::guest) use spawn::{leader_signal, raise_file_limit};
+pub(in crate::guest) use tree::{CallTree, Ended, TreeHome};
