@@ -40,7 +40,7 @@ pub(in crate::guest) use pipe::{InputPipe, OutputPipe};
 pub(in crate::guest) use process_table::start_time;
 pub(in crate::guest) use processes::system_processes;
 pub(in crate::guest) use pty::{Pty, PtySlave};
-pub(in crate::guest) use shell::interpreter;
+pub(in crate::guest) use shell::{foreign_text, interpreter};
 pub(in crate::guest) use signal_names::{SignalNumber, UnknownSignal};
 pub(in crate::guest) use signals::Signals;
 pub(in crate::guest) use socket::{another_handle, connection_limit, keep_alive, set_reuse_address, set_v6_only};
