@@ -17,4 +17,4 @@ pub(super) use this_system::{
     open_private_append, raise_file_limit, reap_orphans, set_reuse_address, set_v6_only, start_time, step_time,
     system_info, system_metrics, system_processes, system_sockets, time,
 };
-pub use this_system::{default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop};
+pub use this_system::{default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop, use_terminal};
