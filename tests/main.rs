@@ -51,3 +51,4 @@ mod system;
 mod time;
 mod vm;
 mod wait_ready;
+mod wine;

@@ -18,6 +18,7 @@ pub mod stream;
 pub mod terminal;
 pub mod vm;
 pub mod wait;
+pub mod wine;
 pub mod ws;
 
 pub use agent::Agent;
@@ -29,3 +30,4 @@ pub use port::Port;
 pub use stream::{Item, Stream};
 pub use terminal::Terminal;
 pub use wait::wait_for;
+pub use wine::{Wine, WineAgent, WineSetup};
