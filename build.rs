@@ -1,6 +1,6 @@
 //! What a build makes besides compiling: the Windows executable's version resource, which `podlink setup` reads before it
 //! stages it, and with the feature `embed-guest` that executable, compressed, for the host's tool to carry.
-#![expect(clippy::print_stdout, reason = "a build script talks to cargo so")]
+#![expect(clippy::disallowed_methods, reason = "what these are disallowed for is not there when this runs")]
 
 use std::{env, error::Error, path::Path, process::Command};
 
@@ -12,7 +12,9 @@ fn main() -> Result<()> {
     let out = Path::new(&out);
     match env::var("CARGO_CFG_TARGET_OS")?.as_str() {
         "windows" => version_resource(out),
-        _ if env::var_os("CARGO_FEATURE_EMBED_GUEST").is_some() => embedded_guest(out),
+        #[cfg(feature = "embed-guest")]
+        _ => embedded_guest(out),
+        #[cfg(not(feature = "embed-guest"))]
         _ => Ok(()),
     }
 }
@@ -76,11 +78,6 @@ END
             "cargo:warning={windres} did not run, so podlink.exe does not say its version and setup will refuse it"
         );
     }
-    Ok(())
-}
-
-#[cfg(not(feature = "embed-guest"))]
-fn embedded_guest(_out: &Path) -> Result<()> {
     Ok(())
 }
 

@@ -45,6 +45,7 @@ mod readme;
 mod serve;
 mod sessions;
 mod setup;
+mod staging;
 mod stream;
 mod support;
 mod system;

@@ -9,6 +9,7 @@ pub mod fake;
 pub mod http;
 pub mod link;
 pub mod local;
+pub mod pe;
 pub mod podman;
 pub mod port;
 pub mod processes;

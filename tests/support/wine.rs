@@ -23,7 +23,7 @@ use serde_json::Value;
 use super::{Answer, Cli, Http, Port, agent::as_documented, cli::Run, wait_for};
 
 /// A program that is started may be waited for this long; a first one in a prefix takes two or three seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What a world is made with, besides its own folder.
 #[derive(Debug, Clone, Default)]
@@ -143,12 +143,12 @@ impl Wine {
     /// Runs a program to its end, with nothing on its stdin.
     #[track_caller]
     pub fn run(&self, exe: &str, args: &[&str]) -> Run {
-        self.run_command(self.command(exe, args))
+        Self::finish(self.command(exe, args))
     }
 
     /// Runs what [`command`](Self::command) has made to its end.
     #[track_caller]
-    pub fn run_command(&self, mut command: Command) -> Run {
+    pub fn finish(mut command: Command) -> Run {
         let begun = Instant::now();
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // a service that Wine starts along the way may keep the pipes: what the program wrote is there when it ends
@@ -158,7 +158,7 @@ impl Wine {
             status = child.try_wait().unwrap();
             status.is_some()
         });
-        let [stdout, stderr] = streams.map(|stream| stream.text());
+        let [stdout, stderr] = streams.map(Collected::text);
         Run { code: status.unwrap().code(), stdout, stderr, took: begun.elapsed() }
     }
 
@@ -212,7 +212,7 @@ struct Collected(std::sync::mpsc::Receiver<Vec<u8>>);
 fn collect(mut stream: impl std::io::Read + Send + 'static) -> Collected {
     let (sender, receiver) = std::sync::mpsc::channel();
     drop(std::thread::spawn(move || {
-        let mut chunk = [0; 64 << 10];
+        let mut chunk = [0; 8192];
         while let Ok(count @ 1..) = stream.read(&mut chunk) {
             if sender.send(chunk[..count].to_vec()).is_err() {
                 break;
