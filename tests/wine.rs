@@ -1,0 +1,3 @@
+//! The Windows build under Wine: `scripts/test wine`. What Wine cannot show stands in docs/windows.md.
+
+mod exe;
