@@ -1,5 +1,6 @@
 //! What differs by operating system, behind the same function names for each.
 
+mod exit;
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]
@@ -10,11 +11,12 @@ use unix as this_system;
 #[cfg(windows)]
 use windows as this_system;
 
+pub(super) use exit::Exit;
 pub(super) use this_system::{
-    CallTree, Drainer, Ended, FileId, InputEnd, InputPipe, OutputEnd, OutputPipe, PACKAGE_LISTS, PackageList, Pty,
-    PtySlave, SignalNumber, Signals, Step, TreeHome, UnknownSignal, WaitedFor, account, another_handle,
-    connection_limit, create_private, create_private_dir, file_id, interpreter, keep_alive, leader_signal, may_enter,
-    open_private_append, raise_file_limit, reap_orphans, set_reuse_address, set_v6_only, start_time, step_time,
-    system_info, system_metrics, system_processes, system_sockets, time,
+    CallTree, Child, ChildEnd, Command, Drainer, Ended, FileId, InputEnd, InputPipe, OutputEnd, OutputPipe,
+    PACKAGE_LISTS, PackageList, Pty, PtySlave, SignalNumber, Signals, Step, TreeHome, UnknownSignal, WaitedFor,
+    account, another_handle, connection_limit, create_private, create_private_dir, file_id, interpreter, keep_alive,
+    may_enter, open_private_append, raise_file_limit, reap_orphans, root_folder, set_reuse_address, set_v6_only,
+    start_time, step_time, system_info, system_metrics, system_processes, system_sockets, time,
 };
 pub use this_system::{default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop};

@@ -49,6 +49,6 @@ pub(super) fn in_session_of_its_own(command: &mut Command, join: Option<File>, b
 }
 
 /// The signal that killed a process, if one did.
-pub(crate) fn leader_signal(status: ExitStatus) -> Option<i32> {
+pub(super) fn leader_signal(status: ExitStatus) -> Option<i32> {
     status.signal()
 }
