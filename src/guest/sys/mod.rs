@@ -19,4 +19,6 @@ pub(super) use this_system::{
     may_enter, open_private_append, raise_file_limit, reap_orphans, root_folder, set_reuse_address, set_v6_only,
     start_time, step_time, system_info, system_metrics, system_processes, system_sockets, time,
 };
-pub use this_system::{default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop};
+pub use this_system::{
+    default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop, interrupt_process,
+};

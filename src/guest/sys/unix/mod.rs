@@ -49,6 +49,7 @@ pub(in crate::guest) use signal_names::{SignalNumber, UnknownSignal};
 pub(in crate::guest) use signals::Signals;
 pub(in crate::guest) use socket::{another_handle, connection_limit, keep_alive, set_reuse_address, set_v6_only};
 pub(in crate::guest) use sockets::system_sockets;
+pub use spawn::interrupt_process;
 pub(in crate::guest) use spawn::raise_file_limit;
 pub use subreaper::hold_loop;
 pub(in crate::guest) use tree::{CallTree, Ended, TreeHome};

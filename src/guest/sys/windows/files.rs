@@ -26,6 +26,13 @@ pub(in crate::guest) fn create_private_dir(_path: &Path) -> io::Result<()> {
     todo!()
 }
 
+/// The folder that is always there: the top of the system's drive.
+pub(in crate::guest) fn root_folder() -> PathBuf {
+    let mut drive = std::env::var_os("SystemDrive").unwrap_or_else(|| "C:".into());
+    drive.push("\\");
+    drive.into()
+}
+
 /// Whether this account may make the folder its working directory.
 pub(in crate::guest) fn may_enter(_folder: &Path) -> io::Result<()> {
     todo!()
