@@ -65,7 +65,8 @@ pub use pid_file::{PidFile, PidFileError};
 pub use server::serve;
 pub use signals::{Signal, Signals};
 pub use sys::{
-    ask_to_stop, default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop, use_terminal,
+    ask_to_stop, default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop, interrupt_process,
+    use_terminal,
 };
 
 use ids::random_hex;
