@@ -46,6 +46,7 @@ mod serve;
 mod sessions;
 mod setup;
 mod stream;
+mod supervise;
 mod support;
 mod system;
 mod time;

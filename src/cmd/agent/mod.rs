@@ -3,6 +3,7 @@
 mod drain;
 mod hold;
 mod serve;
+mod supervise;
 
 use clap::{Args, Subcommand};
 

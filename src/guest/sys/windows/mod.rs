@@ -18,6 +18,7 @@ mod signals;
 mod socket;
 mod sockets;
 mod spawn;
+mod supervised;
 mod tree;
 
 pub(in crate::guest) use account::account;
@@ -40,4 +41,5 @@ pub(in crate::guest) use signals::Signals;
 pub(in crate::guest) use socket::{another_handle, connection_limit, keep_alive, set_reuse_address, set_v6_only};
 pub(in crate::guest) use sockets::system_sockets;
 pub(in crate::guest) use spawn::{leader_signal, raise_file_limit};
+pub(in crate::guest) use supervised::{apart, exit_code, how_it_ended};
 pub(in crate::guest) use tree::{CallTree, Ended, TreeHome};
