@@ -24,7 +24,7 @@ use std::{
 use anyhow::Context as _;
 use tokio::{
     io::AsyncWriteExt as _,
-    process::{Child, ChildStdin, Command},
+    process::{Child, ChildStdin},
 };
 
 pub use backoff::Backoff;
@@ -124,12 +124,11 @@ struct Running {
 
 impl Running {
     fn start(settings: &SupervisorSettings) -> anyhow::Result<Self> {
-        let mut command = Command::new(&settings.program);
+        let mut command = sys::ours_apart(&settings.program);
         command.args(&settings.args).stdin(Stdio::piped());
         if settings.hear_stderr {
             command.stderr(Stdio::piped());
         }
-        sys::apart(&mut command);
         let mut child =
             command.spawn().with_context(|| format!("cannot start the agent, {}", settings.program.display()))?;
         let pid = child.id();

@@ -1,15 +1,18 @@
 //! A process of ours that is watched over, and how it ended.
 
-use std::{os::unix::process::ExitStatusExt as _, process::ExitStatus};
+use std::{os::unix::process::ExitStatusExt as _, path::Path, process::ExitStatus};
 
 use tokio::process::Command;
 
 use super::signal_names::signal_name;
 
-/// Starts it out of reach of the keys of our terminal: what they ask for is asked of this process alone, which passes
+/// A program of ours to be started, out of reach of the keys of our terminal: what they ask for is asked of this process alone, which passes
 /// it on.
-pub(in crate::guest) fn apart(command: &mut Command) {
+pub(in crate::guest) fn ours_apart(program: &Path) -> Command {
+    #[expect(clippy::disallowed_methods, reason = "the agent itself and no call's program")]
+    let mut command = Command::new(program);
     command.process_group(0);
+    command
 }
 
 /// In words, to be put behind "by" or a colon.
@@ -41,7 +44,7 @@ mod tests {
     fn ends_are_told_as_people_know_them() {
         let of = ExitStatus::from_raw;
         assert_eq!(how_it_ended(of(9)), "signal 9 (KILL)");
-        assert_eq!(how_it_ended(of(11 | 0x80)), "signal 11 (SEGV), leaving a core");
+        assert_eq!(how_it_ended(of(0x0b | 0x80)), "signal 11 (SEGV), leaving a core");
         assert_eq!(how_it_ended(of(125 << 8)), "exit code 125");
         assert_eq!((exit_code(of(9)), exit_code(of(3 << 8)), exit_code(of(0))), (137, 3, 0));
     }

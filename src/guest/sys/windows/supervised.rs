@@ -1,6 +1,6 @@
 //! A process of ours that is watched over, and how it ended.
 
-use std::process::ExitStatus;
+use std::{path::Path, process::ExitStatus};
 
 use tokio::process::Command;
 use windows_sys::Win32::System::Threading::CREATE_NO_WINDOW;
@@ -8,12 +8,15 @@ use windows_sys::Win32::System::Threading::CREATE_NO_WINDOW;
 /// Exit codes from here on are the system's own: NTSTATUS values of a process that was ended by an exception.
 const FIRST_STATUS: u32 = 0xC000_0000;
 
-/// Starts it without a window, in a console of its own, and so out of reach of the keys of ours: what they ask for is
+/// A program of ours to be started without a window, in a console of its own, and so out of reach of the keys of ours: what they ask for is
 /// asked of this process alone, which passes it on.
 ///
 /// Not in a group of its own, which would have it and all its calls ignore Ctrl-C.
-pub(in crate::guest) fn apart(command: &mut Command) {
+pub(in crate::guest) fn ours_apart(program: &Path) -> Command {
+    #[expect(clippy::disallowed_methods, reason = "the agent itself and no call's program")]
+    let mut command = Command::new(program);
     command.creation_flags(CREATE_NO_WINDOW);
+    command
 }
 
 /// In words, to be put behind "by" or a colon.
