@@ -52,3 +52,4 @@ mod system;
 mod time;
 mod vm;
 mod wait_ready;
+mod winpodx;
