@@ -46,6 +46,7 @@ mod snapshots;
 mod stamp;
 mod state;
 mod streams;
+mod supervisor;
 mod sweep;
 mod sys;
 mod system;
@@ -64,6 +65,7 @@ pub use network::{MalformedNetwork, Network};
 pub use pid_file::{PidFile, PidFileError};
 pub use server::serve;
 pub use signals::{Signal, Signals};
+pub use supervisor::{Backoff, SupervisorSettings, supervise};
 pub use sys::{
     ask_to_stop, default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop, interrupt_process,
     use_terminal,

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::sys;
+use super::{supervisor::Lead, sys};
 
 /// What the agent was asked by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,10 @@ impl Signal {
 
 /// The stream of those signals; from its making on they no longer end the process by themselves.
 #[derive(Debug)]
-pub struct Signals(sys::Signals);
+pub struct Signals {
+    system: sys::Signals,
+    lead: Option<Lead>,
+}
 
 impl Signals {
     /// Starts listening.
@@ -33,11 +36,23 @@ impl Signals {
     /// # Errors
     /// When the system refuses, or outside a runtime.
     pub fn listen() -> io::Result<Self> {
-        sys::Signals::listen().map(Self)
+        Ok(Self { system: sys::Signals::listen()?, lead: None })
+    }
+
+    /// Starts listening to the process' supervisor as well, which speaks through stdin.
+    ///
+    /// # Errors
+    /// As [`Signals::listen`].
+    pub fn listen_supervised() -> io::Result<Self> {
+        Ok(Self { lead: Some(Lead::take()?), ..Self::listen()? })
     }
 
     /// The next one.
     pub async fn next(&mut self) -> Signal {
-        self.0.next().await
+        let Some(lead) = &mut self.lead else { return self.system.next().await };
+        tokio::select! {
+            signal = self.system.next() => signal,
+            () = lead.stop() => Signal::Terminate,
+        }
     }
 }

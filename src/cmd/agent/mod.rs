@@ -4,6 +4,7 @@ mod drain;
 mod hold;
 mod interrupt;
 mod serve;
+mod supervise;
 
 use clap::{Args, Subcommand};
 

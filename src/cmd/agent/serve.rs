@@ -10,13 +10,16 @@ use anyhow::Context as _;
 use clap::Args;
 use tokio::sync::oneshot;
 
-use super::super::{Exit, Outcome, Printer};
+use super::{
+    super::{Exit, Outcome, Printer},
+    supervise,
+};
 use crate::{
     guest::{
-        self, AuthDelays, Claim, Config, Deadlines, EventSettings, HostName, Keep, LogFormat, LogGuard, LogSettings,
-        Network, Origin, PidFile, Rotation, Signals, calls::Settings,
+        self, AuthDelays, Backoff, Claim, Config, Deadlines, EventSettings, HostName, Keep, LogFormat, LogGuard,
+        LogSettings, Network, Origin, PidFile, Rotation, Signals, SupervisorSettings, calls::Settings,
     },
-    protocol::DEFAULT_PORT,
+    protocol::{DEFAULT_PORT, RunMode},
 };
 
 /// How long the end of the process waits for threads that hang in a system call.
@@ -107,6 +110,21 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     install_log: Option<PathBuf>,
 
+    /// Have a small parent process start the agent again where it crashes
+    ///
+    /// The parent ends with an agent that ends in order; where one runs on the port already there is nothing to do. It
+    /// pauses between starts, at first hardly, then up to a minute, and logs why the agent ended.
+    #[arg(long, conflicts_with = "supervised")]
+    supervise: bool,
+
+    /// Listen to a supervisor on stdin
+    #[arg(long, hide = true)]
+    supervised: bool,
+
+    /// What starts the agent, to be told by `/whoami`
+    #[arg(long, value_name = "MODE", default_value = "manual", hide = true)]
+    run_mode: Mode,
+
     /// File to hold locked, with the pid in it, while the agent lives
     #[arg(long, value_name = "FILE", hide = true)]
     pid_file: Option<PathBuf>,
@@ -170,12 +188,35 @@ struct PatienceArgs {
     events_kept: Option<usize>,
     #[arg(long, value_name = "MS", hide = true)]
     snapshot_deadline: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
+    restart_pause: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
+    restart_pause_cap: Option<u64>,
+    #[arg(long, value_name = "MS", hide = true)]
+    restart_steady: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Format {
     Text,
     Json,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Mode {
+    Manual,
+    Session,
+    Service,
+}
+
+impl From<Mode> for RunMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Manual => Self::Manual,
+            Mode::Session => Self::Session,
+            Mode::Service => Self::Service,
+        }
+    }
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -259,12 +300,26 @@ impl ServeArgs {
                 most: self.patience.events_kept.unwrap_or(defaults.events.most),
                 ..defaults.events
             },
+            mode: self.run_mode.into(),
             ..defaults
         })
+    }
+
+    fn backoff(&self) -> Backoff {
+        let or = |ms: Option<u64>, default| ms.map_or(default, Duration::from_millis);
+        Backoff {
+            first: or(self.patience.restart_pause, Backoff::DEFAULT.first),
+            longest: or(self.patience.restart_pause_cap, Backoff::DEFAULT.longest),
+            steady: or(self.patience.restart_steady, Backoff::DEFAULT.steady),
+        }
     }
 }
 
 pub(super) fn run(args: ServeArgs) -> Outcome {
+    if args.supervise {
+        let backoff = args.backoff();
+        return supervise::run(&args.log_settings(), |settings| SupervisorSettings { backoff, ..settings });
+    }
     let log = guest::start_log(&args.log_settings())?;
     let config = args.config(&log)?;
     let log_file = args.log_file.clone();
@@ -281,7 +336,8 @@ pub(super) fn run(args: ServeArgs) -> Outcome {
 
 async fn serve(args: ServeArgs, config: Config) -> anyhow::Result<Exit> {
     // before anything can be found by others: who waits for the agent may want to end it at once
-    let mut signals = Signals::listen().context("cannot listen for signals")?;
+    let listening = if args.supervised { Signals::listen_supervised() } else { Signals::listen() };
+    let mut signals = listening.context("cannot listen for signals")?;
     let claimed = tokio::select! {
         claimed = guest::claim(&args.listen) => claimed?,
         _ = signals.next() => return Ok(Exit::SUCCESS),
