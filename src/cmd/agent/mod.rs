@@ -2,6 +2,7 @@
 
 mod drain;
 mod hold;
+mod patience;
 mod serve;
 mod supervise;
 

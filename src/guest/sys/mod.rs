@@ -18,4 +18,6 @@ pub(super) use this_system::{
     set_reuse_address, set_v6_only, start_time, step_time, system_info, system_metrics, system_processes,
     system_sockets, time, truncate, try_lock, unlock,
 };
-pub use this_system::{ask_to_stop, default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop};
+pub use this_system::{
+    as_service, ask_to_stop, default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop,
+};
