@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::support::{
-    Http, Port,
+    Port,
     agent::write_private,
     http::{Pending, request},
     processes, wait_for,
@@ -312,13 +312,18 @@ fn the_parent_is_small() {
 
 #[test]
 fn whoami_tells_what_started_the_agent() {
-    for (flags, mode) in
-        [(&[][..], "manual"), (&["--run-mode", "session"], "session"), (&["--run-mode", "service"], "service")]
-    {
+    for (flags, mode) in [
+        (&[][..], "manual"),
+        (&["--run-mode", "session"], "session"),
+        (&["--run-mode", "service"], "service"),
+        (&["--service"], "service"),
+    ] {
         let agent = crate::support::Agent::with(flags);
         assert_eq!(agent.get("/whoami").json["mode"], mode);
-        drop(Http::new(agent.port(), "GET", "/health").send());
     }
+    // a supervisor that is the service tells its agent so
+    let supervised = Supervised::start(&["--service"]);
+    assert_eq!(supervised.authorized("GET", "/whoami", b"").answer().json["mode"], "service");
 }
 
 #[test]

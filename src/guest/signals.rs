@@ -2,7 +2,9 @@
 
 use std::io;
 
-use super::{supervisor::Lead, sys};
+use tokio::sync::mpsc;
+
+use super::sys;
 
 /// What the agent was asked by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,11 +25,48 @@ impl Signal {
     }
 }
 
+/// Requests that may wait; the agent counts to three.
+const WAITING: usize = 8;
+
+/// Requests to stop that come by other ways than signals: of a supervisor, or of Windows' service manager.
+#[derive(Debug)]
+pub struct StopRequests(mpsc::Receiver<()>);
+
+impl StopRequests {
+    /// The end to send them from, where those that find no room say nothing new, and the one to hear them at.
+    pub(super) fn channel() -> (mpsc::Sender<()>, Self) {
+        let (sender, receiver) = mpsc::channel(WAITING);
+        (sender, Self(receiver))
+    }
+
+    /// The next one; waits for ever once there is nobody to make any.
+    async fn next(&mut self) {
+        if self.0.recv().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// How many wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// What a service is started with.
+#[derive(Debug)]
+pub struct ServiceStart {
+    /// Its manager's requests.
+    pub requests: StopRequests,
+    /// Whether its manager could be told to start it again should it fail.
+    pub recovery: io::Result<()>,
+}
+
 /// The stream of those signals; from its making on they no longer end the process by themselves.
 #[derive(Debug)]
 pub struct Signals {
     system: sys::Signals,
-    lead: Option<Lead>,
+    requests: Option<StopRequests>,
 }
 
 impl Signals {
@@ -36,23 +75,21 @@ impl Signals {
     /// # Errors
     /// When the system refuses, or outside a runtime.
     pub fn listen() -> io::Result<Self> {
-        Ok(Self { system: sys::Signals::listen()?, lead: None })
+        Ok(Self { system: sys::Signals::listen()?, requests: None })
     }
 
-    /// Starts listening to the process' supervisor as well, which speaks through stdin.
-    ///
-    /// # Errors
-    /// As [`Signals::listen`].
-    pub fn listen_supervised() -> io::Result<Self> {
-        Ok(Self { lead: Some(Lead::take()?), ..Self::listen()? })
+    /// Hears these as well.
+    #[must_use]
+    pub fn and(self, requests: Option<StopRequests>) -> Self {
+        Self { requests, ..self }
     }
 
     /// The next one.
     pub async fn next(&mut self) -> Signal {
-        let Some(lead) = &mut self.lead else { return self.system.next().await };
+        let Some(requests) = &mut self.requests else { return self.system.next().await };
         tokio::select! {
             signal = self.system.next() => signal,
-            () = lead.stop() => Signal::Terminate,
+            () = requests.next() => Signal::Terminate,
         }
     }
 }

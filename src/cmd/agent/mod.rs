@@ -3,6 +3,7 @@
 mod drain;
 mod hold;
 mod interrupt;
+mod patience;
 mod serve;
 mod supervise;
 

@@ -7,35 +7,20 @@ use std::io;
 
 use tokio::sync::mpsc;
 
+use super::super::signals::StopRequests;
+
 /// What the supervisor writes to ask for the agent's end.
 pub(super) const STOP: &[u8] = b"s";
 
-/// Requests that may wait; the agent counts to three.
-const QUEUE: usize = 8;
-
-/// The agent's end.
-#[derive(Debug)]
-pub(in crate::guest) struct Lead(mpsc::Receiver<()>);
-
-impl Lead {
-    /// Takes stdin for it.
-    ///
-    /// # Errors
-    /// When there is no thread to read it.
-    pub(in crate::guest) fn take() -> io::Result<Self> {
-        let (sender, receiver) = mpsc::channel(QUEUE);
-        // a thread and not the runtime's: the end of the process waits for none of those that it has not started
-        std::thread::Builder::new().name("lead".into()).spawn(move || read(io::stdin().lock(), &sender))?;
-        Ok(Self(receiver))
-    }
-
-    /// The next request to stop; waits for ever once the supervisor is gone.
-    pub(in crate::guest) async fn stop(&mut self) {
-        match self.0.recv().await {
-            Some(()) => {}
-            None => std::future::pending().await,
-        }
-    }
+/// Takes this process' stdin for what its supervisor asks.
+///
+/// # Errors
+/// When there is no thread to read it.
+pub fn hear_supervisor() -> io::Result<StopRequests> {
+    let (sender, requests) = StopRequests::channel();
+    // a thread and not the runtime's: the end of the process waits for none of those that it has not started
+    std::thread::Builder::new().name("lead".into()).spawn(move || read(io::stdin().lock(), &sender))?;
+    Ok(requests)
 }
 
 fn read(mut from: impl io::Read, sender: &mpsc::Sender<()>) {
@@ -59,17 +44,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_request_counts_and_the_end_is_none() {
-        let (sender, mut receiver) = mpsc::channel(QUEUE);
-        read(&b"s?s"[..], &sender);
-        drop(sender);
-        assert_eq!(std::iter::from_fn(|| receiver.blocking_recv()).count(), 2);
-    }
-
-    #[test]
-    fn more_than_fit_hold_nothing_up() {
-        let (sender, receiver) = mpsc::channel(QUEUE);
-        read(&[b's'; 100][..], &sender);
-        assert_eq!(receiver.len(), QUEUE);
+    fn each_request_counts_and_more_than_fit_hold_nothing_up() {
+        for (said, heard) in [(&b"s?s"[..], 2), (b"", 0), (&[b's'; 100], 8)] {
+            let (sender, requests) = StopRequests::channel();
+            read(said, &sender);
+            assert_eq!(requests.waiting(), heard);
+        }
     }
 }

@@ -7,7 +7,7 @@
 //!                 └──told to stop───────┘
 //! ```
 //!
-//! The parent answers no calls and knows no token; all it does is wait. Between the two there is a [`Lead`]: what the
+//! The parent answers no calls and knows no token; all it does is wait. Between the two there is a pipe, the agent's stdin: what the
 //! parent is told by the system it passes on through it, and an agent whose parent has been killed goes on by itself.
 
 mod backoff;
@@ -29,7 +29,7 @@ use tokio::{
 
 pub use backoff::Backoff;
 use last_words::LastWords;
-pub(super) use lead::Lead;
+pub use lead::hear_supervisor;
 
 use super::{Signals, sys};
 

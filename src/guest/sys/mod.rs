@@ -23,6 +23,6 @@ pub(super) use this_system::{
     system_processes, system_sockets, time, truncate, try_lock, unlock,
 };
 pub use this_system::{
-    ask_to_stop, default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop, interrupt_process,
-    use_terminal,
+    as_service, ask_to_stop, default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop,
+    interrupt_process, use_terminal,
 };
