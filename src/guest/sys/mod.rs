@@ -15,10 +15,11 @@ pub(super) use exit::Exit;
 pub(super) use this_system::{
     CallTree, Child, ChildEnd, Command, Drainer, Ended, FileId, InputEnd, InputPipe, OutputEnd, OutputPipe,
     PACKAGE_LISTS, PackageList, Pty, PtySlave, SignalNumber, Signals, Step, TreeHome, UnknownSignal, WaitedFor,
-    account, another_handle, connection_limit, create_private, create_private_dir, file_id, interpreter, keep_alive,
-    may_enter, open_private_append, raise_file_limit, reap_orphans, root_folder, set_reuse_address, set_v6_only,
-    start_time, step_time, system_info, system_metrics, system_processes, system_sockets, time,
+    account, another_handle, connection_limit, create_private, create_private_dir, file_id, file_id_at, interpreter,
+    keep_alive, may_enter, open_private_append, raise_file_limit, reap_orphans, root_folder, set_reuse_address,
+    set_v6_only, start_time, step_time, system_info, system_metrics, system_processes, system_sockets, time, truncate,
+    try_lock, unlock,
 };
 pub use this_system::{
-    default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop, interrupt_process,
+    ask_to_stop, default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop, interrupt_process,
 };
