@@ -23,7 +23,7 @@ use windows_sys::Win32::{
     Security::{
         ACCESS_ALLOWED_ACE, ACE_HEADER, ACL, Authorization as authorization, DACL_SECURITY_INFORMATION, GetAce,
         GetSecurityDescriptorDacl, GetTokenInformation, OWNER_SECURITY_INFORMATION,
-        PROTECTED_DACL_SECURITY_INFORMATION, PSID, SECURITY_ATTRIBUTES, TOKEN_ELEVATION, TOKEN_QUERY, TOKEN_USER,
+        PROTECTED_DACL_SECURITY_INFORMATION, PSID, SECURITY_ATTRIBUTES, SetKernelObjectSecurity, TOKEN_ELEVATION, TOKEN_QUERY, TOKEN_USER,
         TokenElevation, TokenUser,
     },
     Storage::FileSystem::{
@@ -198,8 +198,18 @@ impl Privacy {
         }
     }
 
-    /// Gives an open file or folder this list, in the place of what it has.
-    fn put_on(&self, file: &File) -> io::Result<()> {
+    /// Gives an open file this list, in the place of what it has.
+    fn put_on_it_alone(&self, file: &File) -> io::Result<()> {
+        let what = DACL_SECURITY_INFORMATION | PROTECTED_DACL_SECURITY_INFORMATION;
+        // SAFETY: the handle is open across the call, and the descriptor is valid.
+        if unsafe { SetKernelObjectSecurity(file.as_raw_handle(), what, self.descriptor) } == 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// Gives an open folder this list, in the place of what it has, and what inherits from it.
+    fn put_on_all(&self, file: &File) -> io::Result<()> {
         let (mut present, mut list, mut defaulted) = (0, null_mut(), 0);
         // SAFETY: the descriptor is valid, and the places are of their types.
         let told = unsafe {
@@ -414,7 +424,11 @@ unsafe fn let_in(entry: *const c_void) -> Option<String> {
 /// # Errors
 /// The system's; and where others are let in all the same.
 pub(super) fn tighten(file: &File, is_folder: bool) -> io::Result<()> {
-    if is_folder { Privacy::of_folder() } else { Privacy::of_file() }?.put_on(file)?;
+    if is_folder {
+        Privacy::of_folder()?.put_on_all(file)?;
+    } else {
+        Privacy::of_file()?.put_on_it_alone(file)?;
+    }
     match Access::of(file)?.others {
         others if others.is_empty() => Ok(()),
         others => Err(io::Error::other(format!("{} can read it all the same", others.join(", ")))),
