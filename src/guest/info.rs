@@ -6,11 +6,7 @@ use axum::{
 };
 use serde::Deserialize;
 
-use super::{
-    GuestError,
-    state::AppState,
-    sys, system,
-};
+use super::{GuestError, state::AppState, sys, system};
 use crate::protocol::ErrorCode;
 
 #[derive(Debug, Default, Deserialize)]

@@ -244,7 +244,9 @@ mod tests {
         let path = top.path().join("token");
         replace_private(&path, b"x").unwrap();
         std::os::unix::fs::chown(&path, Some(4242), None).unwrap();
-        assert!(matches!(open_private(&path, Owners::Us), Err(TokenError::ForeignOwner { owner, .. }) if owner == "4242"));
+        assert!(
+            matches!(open_private(&path, Owners::Us), Err(TokenError::ForeignOwner { owner, .. }) if owner == "4242")
+        );
     }
 
     #[test]

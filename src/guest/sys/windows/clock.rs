@@ -165,13 +165,7 @@ fn may_set() -> bool {
         let size = u32::try_from(size_of_val(&words)).unwrap_or(0);
         // SAFETY: the buffer is as long as is said.
         let told = unsafe {
-            GetTokenInformation(
-                token.as_raw_handle(),
-                TokenPrivileges,
-                words.as_mut_ptr().cast(),
-                size,
-                &raw mut len,
-            )
+            GetTokenInformation(token.as_raw_handle(), TokenPrivileges, words.as_mut_ptr().cast(), size, &raw mut len)
         };
         if told == 0 {
             return Err(io::Error::last_os_error());

@@ -67,16 +67,7 @@ fn disk(letter: char) -> Option<DiskInfo> {
     let mut kind = [0_u16; 64];
     // SAFETY: the path ends with a zero, and the buffer is as long as is said; places that are not wanted may be null.
     let named = unsafe {
-        GetVolumeInformationW(
-            root.as_ptr(),
-            null_mut(),
-            0,
-            null_mut(),
-            null_mut(),
-            null_mut(),
-            kind.as_mut_ptr(),
-            64,
-        )
+        GetVolumeInformationW(root.as_ptr(), null_mut(), 0, null_mut(), null_mut(), null_mut(), kind.as_mut_ptr(), 64)
     };
     let (name, mut device) = (wide(&format!("{letter}:")), [0_u16; 512]);
     // SAFETY: the name ends with a zero, and the buffer is as long as is said.
@@ -99,7 +90,8 @@ fn of_disk(number: u32) -> Option<DiskIo> {
     let device = format!("PhysicalDrive{number}");
     // no right at all is needed to ask for this
     let mut options = OpenOptions::new();
-    let disk = options.access_mode(0).share_mode(FILE_SHARE_READ | FILE_SHARE_WRITE).open(format!(r"\\.\{device}")).ok()?;
+    let disk =
+        options.access_mode(0).share_mode(FILE_SHARE_READ | FILE_SHARE_WRITE).open(format!(r"\\.\{device}")).ok()?;
     let mut counts = DISK_PERFORMANCE::default();
     let (size, mut len) = (u32::try_from(size_of::<DISK_PERFORMANCE>()).ok()?, 0);
     // SAFETY: the handle is open across the call, and the structure is of the size that is said.

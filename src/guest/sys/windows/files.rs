@@ -92,7 +92,8 @@ pub(in crate::guest) fn may_enter(folder: &Path) -> io::Result<()> {
 /// Opens a file to append to, made private where it is missing; a wider list of a regular file is tightened.
 pub(in crate::guest) fn open_private_append(path: &Path) -> io::Result<File> {
     // reading as well: what may only be appended to cannot be locked
-    let open = |more| token::open(path, GENERIC_READ | FILE_APPEND_DATA | more, SHARED, OPEN_ALWAYS, FILE_ATTRIBUTE_NORMAL);
+    let open =
+        |more| token::open(path, GENERIC_READ | FILE_APPEND_DATA | more, SHARED, OPEN_ALWAYS, FILE_ATTRIBUTE_NORMAL);
     let file = match open(WRITE_DAC) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return open(0),
         opened => opened?,
@@ -107,6 +108,9 @@ pub(in crate::guest) struct FileId(u64, u64);
 
 /// The identity of an open file.
 pub(in crate::guest) fn file_id(file: &File) -> io::Result<FileId> {
+    if !token::is_on_disk(file) {
+        return Ok(FileId(0, 0)); // a device has no number
+    }
     let facts = token::facts(file)?;
     let number = u64::from(facts.nFileIndexHigh) << 32 | u64::from(facts.nFileIndexLow);
     Ok(FileId(facts.dwVolumeSerialNumber.into(), number))

@@ -223,7 +223,8 @@ mod tests {
             }
             assert!(std::time::Instant::now() < end, "{before:?} {now:?}");
         }
-        assert!(before.agent.resident_bytes > 100_000 && before.agent.open_files >= 3, "{:?}", before.agent);
+        // not everybody counts handles: Wine does not
+        assert!(before.agent.resident_bytes > 100_000, "{:?}", before.agent);
         assert!(before.memory.available <= before.memory.total && before.processes >= 1);
     }
 

@@ -36,6 +36,9 @@ const PEB_AT: usize = 8;
 /// Where in that block the pointer to its parameters stands.
 const PARAMETERS_AT: u64 = 0x20;
 
+/// Where in those its command line stands: its length, and eight bytes further a pointer to it.
+const COMMAND_LINE_AT: u64 = 0x70;
+
 /// Where in those the pointer to its environment stands, and its length.
 const ENVIRONMENT_AT: u64 = 0x80;
 
@@ -61,8 +64,8 @@ fn bytes_of(words: &[u64]) -> &[u8] {
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
 }
 
-/// Its command line, as it was started with.
-pub(super) fn command_line(process: &OwnedHandle) -> io::Result<String> {
+/// Its command line, as it was started with, by the kernel's word.
+fn told_command_line(process: &OwnedHandle) -> io::Result<String> {
     let mut words = vec![0_u64; MOST_OF_COMMAND_LINE / 8];
     let len = ask(process, ProcessCommandLineInformation, &mut words)?;
     let base = words.as_ptr().addr();
@@ -73,6 +76,11 @@ pub(super) fn command_line(process: &OwnedHandle) -> io::Result<String> {
         bytes.get(from..from.checked_add(len as usize)?).map(nt::text)
     };
     text().ok_or_else(|| io::Error::other("the kernel's answer is too short"))
+}
+
+/// Its command line, as it was started with; Wine's kernel does not tell, and then it is looked for in its memory.
+pub(super) fn command_line(process: &OwnedHandle, memory: Option<&Memory>) -> Option<String> {
+    told_command_line(process).ok().or_else(|| memory?.command_line().ok())
 }
 
 /// A command line's arguments, as most programs read them.
@@ -139,45 +147,69 @@ pub(super) fn user(process: &OwnedHandle) -> Option<String> {
     (known != 0).then(|| until_zero(&name)).filter(|name| !name.is_empty())
 }
 
-/// What it was started with in its environment, as far as `most` bytes go.
-pub(super) fn environment(pid: u32, most: usize) -> io::Result<Vec<u16>> {
-    // SAFETY: it takes no pointer.
-    let handle = unsafe { OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION | PROCESS_VM_READ, 0, pid) };
-    if handle.is_null() {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the handle is new, and nobody else's.
-    let process = unsafe { OwnedHandle::from_raw_handle(handle) };
-    let unknown = || io::Error::other("its memory does not look as expected");
-    let mut basic = [0_u64; 6];
-    ask(&process, ProcessBasicInformation, &mut basic)?;
-    let pointer = |at: u64| {
-        let mut word = [0_u8; 8];
-        read(&process, at, &mut word).map(|()| u64::from_le_bytes(word))
-    };
-    let block = number(bytes_of(&basic), PEB_AT).filter(|block| *block != 0).ok_or_else(unknown)?;
-    let parameters = pointer(block.wrapping_add(PARAMETERS_AT))?;
-    let environment = pointer(parameters.wrapping_add(ENVIRONMENT_AT))?;
-    let len = pointer(parameters.wrapping_add(ENVIRONMENT_LEN_AT))?;
-    let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX).min(most) & !1];
-    read(&process, environment, &mut bytes)?;
-    Ok(bytes.chunks_exact(2).map(|two| u16::from_le_bytes([two[0], two[1]])).collect())
+/// A process whose memory may be read.
+pub(super) struct Memory {
+    process: OwnedHandle,
+    /// Where the parameters stand that it was started with.
+    parameters: u64,
 }
 
-fn read(process: &OwnedHandle, at: u64, into: &mut [u8]) -> io::Result<()> {
-    let at = usize::try_from(at).map_err(io::Error::other)?;
-    let mut len = 0;
-    // SAFETY: the handle is open across the call, which fails for what is not there; the buffer is as long as is said.
-    let done = unsafe {
-        ReadProcessMemory(
-            process.as_raw_handle(),
-            std::ptr::with_exposed_provenance(at),
-            into.as_mut_ptr().cast(),
-            into.len(),
-            &raw mut len,
-        )
-    };
-    if done == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+impl Memory {
+    /// Opens that of a process of 64 bits.
+    pub(super) fn open(pid: u32) -> io::Result<Self> {
+        // SAFETY: it takes no pointer.
+        let handle = unsafe { OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION | PROCESS_VM_READ, 0, pid) };
+        if handle.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the handle is new, and nobody else's.
+        let process = unsafe { OwnedHandle::from_raw_handle(handle) };
+        let mut basic = [0_u64; 6];
+        ask(&process, ProcessBasicInformation, &mut basic)?;
+        let block = number(bytes_of(&basic), PEB_AT).filter(|block| *block != 0);
+        let block = block.ok_or_else(|| io::Error::other("its memory does not look as expected"))?;
+        let mut memory = Self { process, parameters: 0 };
+        memory.parameters = memory.word(block.wrapping_add(PARAMETERS_AT))?;
+        Ok(memory)
+    }
+
+    fn command_line(&self) -> io::Result<String> {
+        let len = self.word(self.parameters.wrapping_add(COMMAND_LINE_AT))? & 0xffff;
+        let text = self.word(self.parameters.wrapping_add(COMMAND_LINE_AT + 8))?;
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+        self.read(text, &mut bytes)?;
+        Ok(nt::text(&bytes))
+    }
+
+    /// What the process was started with in its environment, as far as `most` bytes go.
+    pub(super) fn environment(&self, most: usize) -> io::Result<Vec<u16>> {
+        let environment = self.word(self.parameters.wrapping_add(ENVIRONMENT_AT))?;
+        let len = self.word(self.parameters.wrapping_add(ENVIRONMENT_LEN_AT))?;
+        let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX).min(most) & !1];
+        self.read(environment, &mut bytes)?;
+        Ok(bytes.chunks_exact(2).map(|two| u16::from_le_bytes([two[0], two[1]])).collect())
+    }
+
+    fn word(&self, at: u64) -> io::Result<u64> {
+        let mut word = [0_u8; 8];
+        self.read(at, &mut word).map(|()| u64::from_le_bytes(word))
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
+        let at = usize::try_from(at).map_err(io::Error::other)?;
+        let mut len = 0;
+        // SAFETY: the handle is open across the call, which fails for what is not there; the buffer is as long as is said.
+        let done = unsafe {
+            ReadProcessMemory(
+                self.process.as_raw_handle(),
+                std::ptr::with_exposed_provenance(at),
+                into.as_mut_ptr().cast(),
+                into.len(),
+                &raw mut len,
+            )
+        };
+        if done == 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
 }
 
 /// The value of a variable in an environment: text that ends with a zero, one after the other.
@@ -196,10 +228,13 @@ mod tests {
     #[test]
     fn this_process_shows_itself() {
         let own = super::super::process_table::open(std::process::id()).unwrap();
-        let line = command_line(&own).unwrap();
-        assert_eq!(arguments(&line), std::env::args().collect::<Vec<_>>());
+        let memory = Memory::open(std::process::id()).unwrap();
+        let lines = [command_line(&own, Some(&memory)).unwrap(), memory.command_line().unwrap()];
+        for line in lines {
+            assert_eq!(arguments(&line), std::env::args().collect::<Vec<_>>());
+        }
         assert_eq!(user(&own).map(|name| name.to_lowercase()), Some(super::super::account().user.to_lowercase()));
-        let environment = environment(std::process::id(), 1 << 20).unwrap();
+        let environment = memory.environment(1 << 20).unwrap();
         let (name, value) = std::env::vars().find(|(name, _)| name.eq_ignore_ascii_case("PATH")).unwrap();
         assert_eq!(variable(&environment, &name), Some(value));
         assert_eq!(variable(&environment, "PODLINK_NO_SUCH_VARIABLE"), None);

@@ -6,7 +6,9 @@ use jiff::Timestamp;
 
 use super::{
     machine::{cpus, memory},
-    nt, process_list, process_look, process_table, tree,
+    nt, process_list,
+    process_look::{self, Memory},
+    process_table, tree,
 };
 use crate::protocol::{SystemProcess, SystemProcesses};
 
@@ -31,10 +33,11 @@ pub(in crate::guest) fn system_processes() -> io::Result<SystemProcesses> {
         let process = process_table::open(entry.pid).ok().filter(|process| {
             entry.started == 0 || process_table::times(process).is_ok_and(|times| times.started == entry.started)
         });
-        let line = process.as_ref().and_then(|process| process_look::command_line(process).ok()).unwrap_or_default();
-        let argv = bounded(process_look::arguments(&line), &mut left);
-        let environment = process.as_ref().map(|_| process_look::environment(entry.pid, MOST_OF_ENVIRONMENT));
-        let call = environment.and_then(Result::ok).and_then(|text| process_look::variable(&text, tree::MARK));
+        let memory = process.as_ref().and_then(|_| Memory::open(entry.pid).ok());
+        let line = process.as_ref().and_then(|process| process_look::command_line(process, memory.as_ref()));
+        let argv = bounded(process_look::arguments(&line.unwrap_or_default()), &mut left);
+        let environment = memory.and_then(|memory| memory.environment(MOST_OF_ENVIRONMENT).ok());
+        let call = environment.and_then(|text| process_look::variable(&text, tree::MARK));
         SystemProcess {
             pid: entry.pid,
             ppid: entry.parent,

@@ -62,7 +62,8 @@ pub(in crate::guest) fn set_v6_only(socket: &TcpSocket, only: bool) -> io::Resul
 /// call that it waits for.
 pub(in crate::guest) fn keep_alive(socket: impl AsSocket) -> io::Result<()> {
     let milliseconds = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
-    let wanted = tcp_keepalive { onoff: 1, keepalivetime: milliseconds(IDLE), keepaliveinterval: milliseconds(BETWEEN) };
+    let wanted =
+        tcp_keepalive { onoff: 1, keepalivetime: milliseconds(IDLE), keepaliveinterval: milliseconds(BETWEEN) };
     let (size, mut len) = (u32::try_from(size_of::<tcp_keepalive>()).unwrap_or(0), 0);
     // SAFETY: the structure is of the size that is said, and the one that this control takes; it ends at once.
     let code = unsafe {

@@ -125,7 +125,11 @@ pub(in crate::guest) fn system_sockets() -> io::Result<SystemSockets> {
                 .or_insert_with(|| process_look::user(&process_table::open(row.pid).ok()?))
                 .clone(),
             // who has ended has left its socket to a child, which the system does not name
-            owners: names.get(&row.pid).map(|name| SocketOwner { pid: row.pid, name: name.clone() }).into_iter().collect(),
+            owners: names
+                .get(&row.pid)
+                .map(|name| SocketOwner { pid: row.pid, name: name.clone() })
+                .into_iter()
+                .collect(),
         })
         .collect();
     Ok(SystemSockets { taken_at: now(), sockets })
@@ -143,10 +147,8 @@ mod tests {
         for (protocol, address) in
             [(SocketProtocol::Tcp, tcp.local_addr().unwrap()), (SocketProtocol::Udp, udp.local_addr().unwrap())]
         {
-            let mut of_port = snapshot
-                .sockets
-                .iter()
-                .filter(|socket| socket.protocol == protocol && socket.port == address.port());
+            let mut of_port =
+                snapshot.sockets.iter().filter(|socket| socket.protocol == protocol && socket.port == address.port());
             let socket = of_port.find(|socket| socket.address == "127.0.0.1").unwrap();
             assert_eq!(socket.owners.iter().map(|owner| owner.pid).collect::<Vec<_>>(), [std::process::id()]);
         }

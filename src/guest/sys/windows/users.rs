@@ -65,9 +65,8 @@ fn of_session(id: u32) -> Option<LoggedIn> {
 fn ask<T>(session: u32, what: WTS_INFO_CLASS) -> Option<(Allocated<T>, usize)> {
     let (mut answer, mut len) = (null_mut(), 0);
     // SAFETY: the places are of their types.
-    let told = unsafe {
-        WTSQuerySessionInformationW(WTS_CURRENT_SERVER_HANDLE, session, what, &raw mut answer, &raw mut len)
-    };
+    let told =
+        unsafe { WTSQuerySessionInformationW(WTS_CURRENT_SERVER_HANDLE, session, what, &raw mut answer, &raw mut len) };
     (told != 0 && !answer.is_null()).then(|| (Allocated(answer.cast()), len as usize))
 }
 

@@ -23,8 +23,8 @@ use windows_sys::Win32::{
     Security::{
         ACCESS_ALLOWED_ACE, ACE_HEADER, ACL, Authorization as authorization, DACL_SECURITY_INFORMATION, GetAce,
         GetSecurityDescriptorDacl, GetTokenInformation, OWNER_SECURITY_INFORMATION,
-        PROTECTED_DACL_SECURITY_INFORMATION, PSID, SECURITY_ATTRIBUTES, SetKernelObjectSecurity, TOKEN_ELEVATION, TOKEN_QUERY, TOKEN_USER,
-        TokenElevation, TokenUser,
+        PROTECTED_DACL_SECURITY_INFORMATION, PSID, SECURITY_ATTRIBUTES, SetKernelObjectSecurity, TOKEN_ELEVATION,
+        TOKEN_QUERY, TOKEN_USER, TokenElevation, TokenUser,
     },
     Storage::FileSystem::{
         BY_HANDLE_FILE_INFORMATION, CreateDirectoryW, CreateFileW, FILE_CREATION_DISPOSITION,
@@ -126,8 +126,7 @@ pub(crate) fn is_elevated() -> bool {
 unsafe fn sid_text(sid: PSID) -> String {
     let at = sid.cast::<u8>().cast_const();
     // SAFETY: an identity begins with its revision, the count of its numbers and six bytes of its authority.
-    let (revision, count, authority) =
-        unsafe { (*at, *at.add(1), std::slice::from_raw_parts(at.add(2), 6)) };
+    let (revision, count, authority) = unsafe { (*at, *at.add(1), std::slice::from_raw_parts(at.add(2), 6)) };
     let authority = authority.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
     // SAFETY: behind those eight bytes stand as many numbers of four bytes.
     let numbers = unsafe { std::slice::from_raw_parts(at.add(8), usize::from(count) * 4) };
@@ -212,9 +211,8 @@ impl Privacy {
     fn put_on_all(&self, file: &File) -> io::Result<()> {
         let (mut present, mut list, mut defaulted) = (0, null_mut(), 0);
         // SAFETY: the descriptor is valid, and the places are of their types.
-        let told = unsafe {
-            GetSecurityDescriptorDacl(self.descriptor, &raw mut present, &raw mut list, &raw mut defaulted)
-        };
+        let told =
+            unsafe { GetSecurityDescriptorDacl(self.descriptor, &raw mut present, &raw mut list, &raw mut defaulted) };
         if told == 0 {
             return Err(io::Error::last_os_error());
         }
@@ -294,7 +292,7 @@ pub(super) fn rename(from: &Path, to: &Path, flags: MOVE_FILE_FLAGS) -> io::Resu
 }
 
 /// Whether it lies on a disk: a pipe and a console do not.
-pub(super) fn is_on_disk(file: &File) -> bool {
+pub(crate) fn is_on_disk(file: &File) -> bool {
     // SAFETY: the handle is open across the call.
     unsafe { GetFileType(file.as_raw_handle()) == FILE_TYPE_DISK }
 }
@@ -345,8 +343,7 @@ impl Access {
     /// Reads it of an open file or folder.
     pub(super) fn of(file: &File) -> io::Result<Self> {
         let us = own_sid()?;
-        let (mut owner, mut list, mut descriptor): (PSID, *mut ACL, *mut c_void) =
-            (null_mut(), null_mut(), null_mut());
+        let (mut owner, mut list, mut descriptor): (PSID, *mut ACL, *mut c_void) = (null_mut(), null_mut(), null_mut());
         let handle: HANDLE = file.as_raw_handle();
         let what = OWNER_SECURITY_INFORMATION | DACL_SECURITY_INFORMATION;
         // SAFETY: the handle is open across the call, and the places are of their types.
