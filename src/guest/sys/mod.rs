@@ -11,12 +11,11 @@ use unix as this_system;
 use windows as this_system;
 
 pub(super) use this_system::{
-    CallTree, Drainer, Ended, FileId, InputEnd, InputPipe, OutputEnd, OutputPipe, PACKAGE_LISTS, PackageList, Pty,
-    PtySlave, SignalNumber, Signals, Step, TreeHome, UnknownSignal, WaitedFor, account, another_handle,
-    connection_limit, create_private, create_private_dir, file_id, file_id_at, interpreter, keep_alive, leader_signal,
-    may_enter, open_private_append, raise_file_limit, reap_orphans, set_reuse_address, set_v6_only, start_time,
-    step_time, system_info, system_metrics, system_processes, system_sockets, time, truncate, try_lock, unlock,
+    CallTree, Drainer, Ended, FileId, InputEnd, InputPipe, OutputEnd, OutputPipe, Pty, PtySlave, SignalNumber, Signals,
+    Step, TreeHome, UnknownSignal, WaitedFor, account, another_handle, connection_limit, create_private,
+    create_private_dir, file_id, file_id_at, interpreter, keep_alive, leader_signal, may_enter, open_private_append,
+    packages, raise_file_limit, reap_orphans, set_reuse_address, set_v6_only, start_time, step_time, system_info,
+    system_metrics, system_processes, system_sockets, time, truncate, try_lock, unlock,
 };
-pub use this_system::{
-    ask_to_stop, default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop, use_terminal,
-};
+pub use this_system::{ask_to_stop, default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop};
+pub use this_system::use_terminal;

@@ -39,7 +39,7 @@ pub(in crate::guest) use files::{
 pub use files::{default_install_log, default_runs_dir, default_token_file};
 pub(in crate::guest) use first_process::{WaitedFor, reap_orphans};
 pub(in crate::guest) use machine::{system_info, system_metrics};
-pub(in crate::guest) use packages::{PACKAGE_LISTS, PackageList};
+pub(in crate::guest) use packages::packages;
 pub(in crate::guest) use pipe::{InputPipe, OutputPipe};
 pub(in crate::guest) use process_table::start_time;
 pub(in crate::guest) use processes::system_processes;

@@ -2,16 +2,22 @@
 
 mod account;
 mod clock;
+mod disks;
 mod drain;
 mod ends;
 mod files;
 mod first_process;
 mod machine;
+mod network;
+mod nt;
 mod packages;
 mod pipe;
+mod process_list;
+mod process_look;
 mod process_table;
 mod processes;
 mod pty;
+mod registry;
 mod shell;
 mod signal_names;
 mod signals;
@@ -20,6 +26,7 @@ mod sockets;
 mod spawn;
 mod terminal;
 mod tree;
+mod users;
 
 pub(in crate::guest) use account::account;
 pub(in crate::guest) use clock::{Step, step_time, time};
@@ -33,7 +40,7 @@ pub(in crate::guest) use files::{
 pub use files::{default_install_log, default_runs_dir, default_token_file};
 pub(in crate::guest) use first_process::{WaitedFor, reap_orphans};
 pub(in crate::guest) use machine::{system_info, system_metrics};
-pub(in crate::guest) use packages::{PACKAGE_LISTS, PackageList};
+pub(in crate::guest) use packages::packages;
 pub(in crate::guest) use pipe::{InputPipe, OutputPipe};
 pub(in crate::guest) use process_table::start_time;
 pub(in crate::guest) use processes::system_processes;

@@ -6,6 +6,9 @@ use tokio::process::Command;
 
 use super::signal_names::SignalNumber;
 
+/// The variable that marks a call's processes; its value is the call's process id.
+pub(super) const MARK: &str = "PODLINK_CALL";
+
 /// Where calls' trees are made.
 #[derive(Debug)]
 pub(crate) struct TreeHome {}
