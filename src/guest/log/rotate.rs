@@ -186,8 +186,8 @@ pub(super) mod tests {
     /// Windows where the file system can (NTFS), under Wine not. Without it the file is turned over later.
     pub(in super::super) fn open_files_give_up_their_names(folder: &Path) -> bool {
         let [old, new] = ["old", "new"].map(|name| folder.join(name));
-        std::fs::write(&old, "old").unwrap();
-        std::fs::write(&new, "new").unwrap();
+        fs_err::write(&old, "old").unwrap();
+        fs_err::write(&new, "new").unwrap();
         let held = File::open(&old).unwrap();
         let gives = std::fs::rename(&new, &old).is_ok();
         drop(held);
@@ -259,7 +259,7 @@ pub(super) mod tests {
                 let path = path.clone();
                 scope.spawn(move || {
                     let mut file = RotatingFile::open(path, rotation).unwrap();
-                    file.patience = Duration::from_secs(60);
+                    file.patience = Duration::from_mins(1);
                     for number in 0..500 {
                         file.line(format!("writer {writer} line {number:03}\n").as_bytes()).unwrap();
                     }
@@ -297,7 +297,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_device_is_written_to_and_never_renamed() {
-        if std::fs::write("/dev/full", b"x").is_ok() || !Path::new("/dev/full").exists() {
+        if !Path::new("/dev/full").exists() || fs_err::write("/dev/full", b"x").is_ok() {
             return; // no such devices
         }
         let mut file = RotatingFile::open("/dev/null".into(), SMALL).unwrap();
