@@ -2,7 +2,7 @@
 
 use axum::{Json, extract::State};
 
-use super::state::AppState;
+use super::{install::Installation, state::AppState};
 use crate::protocol::{RunMode, Whoami};
 
 /// What this build can do beyond what every agent can.
@@ -29,6 +29,8 @@ const FEATURES: &[&str] = &[
 
 pub(super) async fn get(State(state): State<AppState>) -> Json<Whoami> {
     let account = state.account();
+    let installation = state.config().installation.clone();
+    let install = tokio::task::spawn_blocking(move || installation?.report()).await.ok().flatten();
     Json(Whoami {
         user: account.user.clone(),
         session_id: account.session_id,
@@ -38,7 +40,7 @@ pub(super) async fn get(State(state): State<AppState>) -> Json<Whoami> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         features: FEATURES.iter().map(ToString::to_string).collect(),
         limits: state.config().limits(),
-        mode: RunMode::Manual,
-        install: None,
+        mode: state.config().installation.as_ref().map_or(RunMode::Manual, Installation::mode),
+        install,
     })
 }

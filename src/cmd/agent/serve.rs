@@ -3,6 +3,7 @@
 use std::{
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
+    str::FromStr,
     time::Duration,
 };
 
@@ -10,11 +11,14 @@ use anyhow::Context as _;
 use clap::Args;
 use tokio::sync::oneshot;
 
-use super::super::{Exit, Outcome, Printer};
+use super::{
+    super::{Exit, Outcome, Printer},
+    places::StateArgs,
+};
 use crate::{
     guest::{
         self, AuthDelays, Claim, Config, Deadlines, EventSettings, HostName, Keep, LogFormat, LogGuard, LogSettings,
-        Network, Origin, PidFile, Rotation, Signals, calls::Settings,
+        Network, Origin, PidFile, Rotation, Signals, calls::Settings, install::Installation,
     },
     protocol::DEFAULT_PORT,
 };
@@ -32,8 +36,18 @@ Examples:
       --ready-file /var/lib/podlink/install.done          in a guest, ready once its installation is done")]
 pub(super) struct ServeArgs {
     /// Address and port to listen on (can be repeated)
-    #[arg(long, value_name = "ADDRESS", default_values_t = [SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))])]
+    ///
+    /// Where none is given: loopback, port 8765.
+    #[arg(long, value_name = "ADDRESS")]
     listen: Vec<SocketAddr>,
+
+    /// Be the agent of the installation that `podlink agent install` has made: with its settings, where they are not
+    /// given here, ready once it is complete, and taking it up where it was interrupted
+    #[arg(long)]
+    installed: bool,
+
+    #[command(flatten)]
+    state: StateArgs,
 
     /// File with the token; waited for while it is missing
     ///
@@ -111,6 +125,10 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "FILE", hide = true)]
     pid_file: Option<PathBuf>,
 
+    /// Between two looks at the installation, in milliseconds
+    #[arg(long, value_name = "MS", hide = true)]
+    tend_interval: Option<u64>,
+
     /// Folder for the files of runs
     #[arg(long, value_name = "DIR", hide = true)]
     runs_dir: Option<PathBuf>,
@@ -187,6 +205,36 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 }
 
 impl ServeArgs {
+    /// Fills in what the installation knows, and then what holds for every agent.
+    fn resolve(&mut self) -> anyhow::Result<Option<Installation>> {
+        let installation = if self.installed { Some(self.find_installation()?) } else { None };
+        if let Some(installation) = &installation {
+            let serve = installation.serve();
+            if self.listen.is_empty() {
+                self.listen.clone_from(&serve.listen);
+            }
+            if self.allow_host.is_empty() {
+                self.allow_host = parsed(&serve.allow_host)?;
+            }
+            if self.allow_peer.is_empty() {
+                self.allow_peer = parsed(&serve.allow_peer)?;
+            }
+            self.token_file.get_or_insert_with(|| serve.token_file.clone());
+            self.log_file.get_or_insert_with(|| installation.agent_log());
+            self.install_log.get_or_insert_with(|| installation.install_log());
+        }
+        if self.listen.is_empty() {
+            self.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))];
+        }
+        Ok(installation)
+    }
+
+    fn find_installation(&self) -> anyhow::Result<Installation> {
+        let state = self.state.folder()?;
+        let none = || format!("nothing is installed in {}; run `podlink agent install` first", state.display());
+        Installation::find(&state)?.with_context(none)
+    }
+
     fn log_settings(&self) -> LogSettings {
         LogSettings {
             file: self.log_file.clone(),
@@ -199,7 +247,7 @@ impl ServeArgs {
         }
     }
 
-    fn config(&self, log: &LogGuard) -> anyhow::Result<Config> {
+    fn config(&self, log: &LogGuard, installation: Option<Installation>) -> anyhow::Result<Config> {
         let token_file = match &self.token_file {
             Some(path) => path.clone(),
             None => guest::default_token_file().context("no home folder is known; name the token's --token-file")?,
@@ -208,6 +256,8 @@ impl ServeArgs {
         let or = |ms: Option<u64>, default| ms.map_or(default, Duration::from_millis);
         Ok(Config {
             ready_files: self.ready_file.clone(),
+            installation,
+            tend_interval: or(self.tend_interval, defaults.tend_interval),
             allow_hosts: self.allow_host.clone(),
             allow_origins: self.allow_origin.clone(),
             allow_peers: if self.allow_peer.is_empty() { defaults.allow_peers } else { self.allow_peer.clone() },
@@ -264,9 +314,15 @@ impl ServeArgs {
     }
 }
 
-pub(super) fn run(args: ServeArgs) -> Outcome {
+fn parsed<T: FromStr<Err: std::error::Error + Send + Sync + 'static>>(words: &[String]) -> anyhow::Result<Vec<T>> {
+    let parse = |word: &String| word.parse().with_context(|| format!("the installation's record says {word}"));
+    words.iter().map(parse).collect()
+}
+
+pub(super) fn run(mut args: ServeArgs) -> Outcome {
+    let installation = args.resolve()?;
     let log = guest::start_log(&args.log_settings())?;
-    let config = args.config(&log)?;
+    let config = args.config(&log, installation)?;
     let log_file = args.log_file.clone();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the agent's threads")?;

@@ -7,6 +7,7 @@ mod drain;
 mod ends;
 mod files;
 mod first_process;
+mod install;
 mod machine;
 mod machine_text;
 mod packages;
@@ -34,6 +35,12 @@ pub(in crate::guest) use ends::{InputEnd, OutputEnd};
 pub(in crate::guest) use files::{FileId, create_private, create_private_dir, file_id, may_enter, open_private_append};
 pub use files::{default_install_log, default_runs_dir, default_token_file};
 pub(in crate::guest) use first_process::{WaitedFor, reap_orphans};
+pub(in crate::guest) use install::{
+    EXE_NAME, FIREWALL_FORGETS, REPLACING_IS_RETRIED, SESSION_NEEDS_SUPERVISOR, ask_to_stop, check_trusted,
+    close_firewall, create_program_dir, default_mode, default_program_dir, default_state_dir, exclude_from_scans,
+    guard_program, hook_command, include_in_scans, is_in_a_call, make_executable, mode_name, mode_note, open_firewall,
+    register, registered, remove_program, replace_program, start_agent, unregister, without_window,
+};
 pub(in crate::guest) use machine::{system_info, system_metrics};
 pub(in crate::guest) use packages::{PACKAGE_LISTS, PackageList};
 pub(in crate::guest) use pipe::{InputPipe, OutputPipe};
