@@ -55,7 +55,7 @@ impl PidFile {
         let mut file = super::sys::open_private_append(path).map_err(failed)?;
         let deadline = Instant::now() + GLANCE;
         loop {
-            match file.try_lock() {
+            match super::sys::try_lock(&file) {
                 Ok(()) => break,
                 Err(TryLockError::WouldBlock) if Instant::now() < deadline => {
                     std::thread::sleep(Duration::from_millis(5));
@@ -64,7 +64,7 @@ impl PidFile {
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
         }
-        file.set_len(0).map_err(failed)?;
+        super::sys::truncate(&file, 0).map_err(failed)?;
         writeln!(file, "{}", identity()).map_err(failed)?;
         Ok(Self { _locked: file })
     }

@@ -15,7 +15,9 @@ use subtle::ConstantTimeEq;
 use thiserror::Error;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
-pub use private::{Owners, ensure_private_dir, open_private, replace_private};
+pub use private::{Owners, ensure_private_dir, open_private, others_with_access, replace_private};
+#[cfg(windows)]
+pub(crate) use private::{Privacy, facts, is_elevated, make_folder, open, own_sid, tighten};
 pub use proof::{Challenge, Proof};
 pub use stage::{STAGED_NAME, stage};
 pub use store::{TOKEN_FILE, load, load_or_create};
@@ -121,10 +123,10 @@ pub enum TokenError {
     ForeignOwner {
         /// The file or folder.
         path: std::path::PathBuf,
-        /// Its owner's numeric id.
-        owner: u32,
-        /// This process' numeric user id.
-        us: u32,
+        /// Its owner's id: a number on Unix, `S-1-…` on Windows.
+        owner: String,
+        /// The id of this process' user.
+        us: String,
     },
     /// Reading or writing failed; the source names the path.
     #[error(transparent)]

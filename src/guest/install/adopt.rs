@@ -5,7 +5,7 @@ use std::{io::ErrorKind, path::Path};
 use anyhow::Context as _;
 
 use super::places::Places;
-use crate::token::{Owners, Token, TokenError, ensure_private_dir, load, replace_private};
+use crate::token::{Owners, Token, TokenError, ensure_private_dir, load, others_with_access, replace_private};
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +62,8 @@ fn keep(token: &Token, own: &Path) -> anyhow::Result<()> {
     replace_private(own, content.as_bytes()).context("the agent's own copy of the token could not be written")?;
     let read = load(own, Owners::UsOrRoot).context("the agent's own copy of the token could not be read back")?;
     anyhow::ensure!(read == *token, "{} holds another token than was written", own.display());
+    let others = others_with_access(own)?;
+    anyhow::ensure!(others.is_empty(), "{} can be read by others: {}", own.display(), others.join(", "));
     Ok(())
 }
 

@@ -157,7 +157,7 @@ impl HookLog {
         ensure_private_dir(&folder)?;
         let path = folder.join(format!("{name}.log"));
         let file = sys::open_private_append(&path).with_context(|| format!("cannot write {}", path.display()))?;
-        file.set_len(0).with_context(|| format!("cannot write {}", path.display()))?;
+        sys::truncate(&file, 0).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Arc::new(Self { path, written: Mutex::new(Written { file, room: MOST_LOGGED, last: Vec::new() }) }))
     }
 

@@ -18,7 +18,7 @@ impl Lock {
     /// Takes it; `None` while another process works.
     pub(super) fn take(state: &Path) -> io::Result<Option<Self>> {
         let file = sys::open_private_append(&places::lock_file(state))?;
-        match file.try_lock() {
+        match sys::try_lock(&file) {
             Ok(()) => Ok(Some(Self { _held: file })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),

@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    super::sys::{FileId, file_id},
+    super::sys::{FileId, file_id, file_id_at},
     ring::Ring,
 };
 
@@ -172,7 +172,7 @@ fn open(named: &Named) -> io::Result<Option<Current>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let id = file_id(&file.metadata()?);
+    let id = file_id(&file)?;
     Ok((id == named.id).then_some(Current { file, id }))
 }
 
@@ -180,7 +180,7 @@ fn open(named: &Named) -> io::Result<Option<Current>> {
 fn files_of(path: &Path) -> io::Result<Vec<Named>> {
     let named = |path: PathBuf, number| {
         let meta = std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
-        Some(Named { path, number, id: file_id(&meta), written: meta.modified().ok()? })
+        Some(Named { id: file_id_at(&path).ok()?, path, number, written: meta.modified().ok()? })
     };
     let mut files: Vec<Named> = named(path.to_owned(), 0).into_iter().collect();
     files.extend(turned_over(path)?.into_iter().filter_map(|(number, path)| named(path, number)));

@@ -14,7 +14,7 @@ use std::{
 };
 
 use super::{
-    super::sys::{FileId, file_id, open_private_append},
+    super::sys::{FileId, file_id, file_id_at, open_private_append, truncate, try_lock, unlock},
     sink::Out,
 };
 
@@ -77,10 +77,10 @@ impl RotatingFile {
     /// Takes the lock; `false` where somebody keeps it.
     fn lock(&mut self, file: &File) -> bool {
         if is_ahead(self.no_lock_until) {
-            return file.try_lock().is_ok();
+            return try_lock(file).is_ok();
         }
         let deadline = Instant::now() + LOCK_PATIENCE;
-        while file.try_lock().is_err() {
+        while try_lock(file).is_err() {
             if Instant::now() >= deadline {
                 self.no_lock_until = Some(Instant::now() + PAUSE);
                 return false;
@@ -110,7 +110,7 @@ impl RotatingFile {
         let written = (&mut &*file).write_all(&begun);
         self.midway = match &written {
             Ok(()) => false,
-            Err(_) if locked => file.set_len(before).is_err() || self.midway,
+            Err(_) if locked => truncate(file, before).is_err() || self.midway,
             Err(_) => true,
         };
         written
@@ -131,7 +131,7 @@ impl Out for RotatingFile {
                 return written;
             }
             let locked = self.lock(&open.file);
-            let named = std::fs::metadata(&self.path).map(|meta| file_id(&meta));
+            let named = file_id_at(&self.path);
             if named.ok() != Some(open.id) {
                 continue; // dropped, and its lock with it
             }
@@ -148,7 +148,7 @@ impl Out for RotatingFile {
             }
             let written = self.write(&open.file, locked, line);
             if locked {
-                open.file.unlock()?;
+                unlock(&open.file)?;
             }
             self.open = Some(open);
             return written;
@@ -160,7 +160,7 @@ impl Out for RotatingFile {
 fn opened(path: &Path) -> io::Result<Open> {
     let file = open_private_append(path)?;
     let meta = file.metadata()?;
-    Ok(Open { id: file_id(&meta), is_file: meta.is_file(), file })
+    Ok(Open { id: file_id(&file)?, is_file: meta.is_file(), file })
 }
 
 fn is_ahead(time: Option<Instant>) -> bool {

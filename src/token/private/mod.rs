@@ -13,5 +13,7 @@ use unix as this_system;
 #[cfg(windows)]
 use windows as this_system;
 
-pub use this_system::{Owners, ensure_private_dir, open_private, replace_private};
+pub use this_system::{Owners, ensure_private_dir, open_private, others_with_access, replace_private};
+#[cfg(windows)]
+pub(crate) use this_system::{Privacy, facts, is_elevated, make_folder, open, own_sid, tighten};
 pub(super) use this_system::{create_private, is_its_own};

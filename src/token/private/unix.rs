@@ -28,7 +28,7 @@ impl Owners {
         if owner == us || (self == Self::UsOrRoot && owner == 0) {
             return Ok(());
         }
-        Err(TokenError::ForeignOwner { path: path.to_owned(), owner, us })
+        Err(TokenError::ForeignOwner { path: path.to_owned(), owner: owner.to_string(), us: us.to_string() })
     }
 }
 
@@ -109,6 +109,19 @@ pub fn open_private(path: &Path, owners: Owners) -> Result<File, TokenError> {
         }
     }
     Ok(file)
+}
+
+/// Who besides its owner may get at the file or folder, as its mode says: nobody, if it is as it was made here.
+///
+/// # Errors
+/// When it is a link, or cannot be asked.
+pub fn others_with_access(path: &Path) -> Result<Vec<String>, TokenError> {
+    let meta = fs_err::symlink_metadata(path)?;
+    if meta.file_type().is_symlink() {
+        return Err(TokenError::Symlink { path: path.to_owned() });
+    }
+    let others = [(0o070, "its group"), (0o007, "everyone")];
+    Ok(others.iter().filter(|(bits, _)| meta.mode() & bits != 0).map(|(_, who)| (*who).to_owned()).collect())
 }
 
 /// Puts `content` at `path` with mode 0600, in the place of what was there.
@@ -231,7 +244,9 @@ mod tests {
         let path = top.path().join("token");
         replace_private(&path, b"x").unwrap();
         std::os::unix::fs::chown(&path, Some(4242), None).unwrap();
-        assert!(matches!(open_private(&path, Owners::Us), Err(TokenError::ForeignOwner { owner: 4242, .. })));
+        assert!(
+            matches!(open_private(&path, Owners::Us), Err(TokenError::ForeignOwner { owner, .. }) if owner == "4242")
+        );
     }
 
     #[test]

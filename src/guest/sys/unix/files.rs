@@ -1,7 +1,7 @@
 //! Where the agent's files lie, and how those are opened that others must not read.
 
 use std::{
-    fs::{File, Metadata, OpenOptions, Permissions},
+    fs::{File, OpenOptions, Permissions, TryLockError},
     io,
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
@@ -61,9 +61,31 @@ pub(in crate::guest) fn open_private_append(path: &Path) -> io::Result<File> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::guest) struct FileId(u64, u64);
 
-/// The identity of an open or named file.
-pub(in crate::guest) fn file_id(meta: &Metadata) -> FileId {
-    FileId(meta.dev(), meta.ino())
+/// The identity of an open file.
+pub(in crate::guest) fn file_id(file: &File) -> io::Result<FileId> {
+    let meta = file.metadata()?;
+    Ok(FileId(meta.dev(), meta.ino()))
+}
+
+/// The identity of the file that has this name at this moment.
+pub(in crate::guest) fn file_id_at(path: &Path) -> io::Result<FileId> {
+    let meta = std::fs::metadata(path)?;
+    Ok(FileId(meta.dev(), meta.ino()))
+}
+
+/// Takes the file's lock, which keeps nobody from reading it.
+pub(in crate::guest) fn try_lock(file: &File) -> Result<(), TryLockError> {
+    file.try_lock()
+}
+
+/// Lets go of it.
+pub(in crate::guest) fn unlock(file: &File) -> io::Result<()> {
+    file.unlock()
+}
+
+/// Cuts the end off a file that was opened to append to.
+pub(in crate::guest) fn truncate(file: &File, len: u64) -> io::Result<()> {
+    file.set_len(len)
 }
 
 /// Where the guest's installer writes its log; none where no image installs by one.

@@ -1,7 +1,8 @@
-//! SIGINT and SIGTERM.
+//! SIGINT and SIGTERM: heard, and sent.
 
 use std::io;
 
+use rustix::process::{Pid, kill_process};
 use tokio::signal::unix::{self, SignalKind, signal};
 
 use crate::guest::signals::Signal;
@@ -11,6 +12,15 @@ use crate::guest::signals::Signal;
 pub(in crate::guest) struct Signals {
     interrupt: unix::Signal,
     terminate: unix::Signal,
+}
+
+/// Asks the agent with this process number to end, which it does once its calls have.
+///
+/// # Errors
+/// When there is no such process, or it is not ours to ask.
+pub fn ask_to_stop(pid: u32) -> io::Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok(kill_process(pid, rustix::process::Signal::TERM)?)
 }
 
 impl Signals {

@@ -26,14 +26,17 @@ pub(in crate::guest) use clock::{Step, step_time, time};
 pub(in crate::guest) use drain::Drainer;
 pub use drain::{drain_loop, hold_loop};
 pub(in crate::guest) use ends::{InputEnd, OutputEnd};
-pub(in crate::guest) use files::{FileId, create_private, create_private_dir, file_id, may_enter, open_private_append};
+pub(in crate::guest) use files::{
+    FileId, create_private, create_private_dir, file_id, file_id_at, may_enter, open_private_append, truncate,
+    try_lock, unlock,
+};
 pub use files::{default_install_log, default_runs_dir, default_token_file};
 pub(in crate::guest) use first_process::{WaitedFor, reap_orphans};
 pub(in crate::guest) use install::{
-    EXE_NAME, FIREWALL_FORGETS, REPLACING_IS_RETRIED, SESSION_NEEDS_SUPERVISOR, ask_to_stop, check_trusted,
-    close_firewall, create_program_dir, default_mode, default_program_dir, default_state_dir, exclude_from_scans,
-    guard_program, hook_command, include_in_scans, is_in_a_call, make_executable, mode_name, mode_note, open_firewall,
-    register, registered, remove_program, replace_program, start_agent, unregister, without_window,
+    EXE_NAME, FIREWALL_FORGETS, REPLACING_IS_RETRIED, SESSION_NEEDS_SUPERVISOR, check_trusted, close_firewall,
+    create_program_dir, default_mode, default_program_dir, default_state_dir, exclude_from_scans, guard_program,
+    hook_command, include_in_scans, is_in_a_call, make_executable, mode_name, mode_note, open_firewall, register,
+    registered, remove_program, replace_program, start_agent, unregister, without_window,
 };
 pub(in crate::guest) use machine::{system_info, system_metrics};
 pub(in crate::guest) use packages::{PACKAGE_LISTS, PackageList};
@@ -44,6 +47,7 @@ pub(in crate::guest) use pty::{Pty, PtySlave};
 pub(in crate::guest) use shell::interpreter;
 pub(in crate::guest) use signal_names::{SignalNumber, UnknownSignal};
 pub(in crate::guest) use signals::Signals;
+pub use signals::ask_to_stop;
 pub(in crate::guest) use socket::{another_handle, connection_limit, keep_alive, set_reuse_address, set_v6_only};
 pub(in crate::guest) use sockets::system_sockets;
 pub(in crate::guest) use spawn::{leader_signal, raise_file_limit};

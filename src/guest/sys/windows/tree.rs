@@ -13,7 +13,7 @@ pub(crate) struct TreeHome {}
 impl TreeHome {
     /// Finds out what this system offers.
     pub(crate) fn detect(_agent_id: &str, _use_cgroups: bool, _program: Option<&Path>) -> Self {
-        todo!()
+        Self {}
     }
 
     /// What holds the processes of a call: `job`.

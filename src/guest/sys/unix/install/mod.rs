@@ -13,6 +13,6 @@ pub(in crate::guest) use firewall::{
 };
 pub(in crate::guest) use places::{EXE_NAME, REPLACING_IS_RETRIED, default_program_dir, default_state_dir};
 pub(in crate::guest) use program::{
-    ask_to_stop, check_trusted, create_program_dir, guard_program, hook_command, is_in_a_call, make_executable,
-    remove_program, replace_program, without_window,
+    check_trusted, create_program_dir, guard_program, hook_command, is_in_a_call, make_executable, remove_program,
+    replace_program, without_window,
 };

@@ -66,15 +66,6 @@ pub(in crate::guest) fn remove_program(exe: &Path) -> anyhow::Result<Option<Stri
     }
 }
 
-/// Asks another process politely to end.
-pub(in crate::guest) fn ask_to_stop(pid: u32) -> io::Result<()> {
-    let pid = rustix::process::Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::InvalidInput)?;
-    match rustix::process::kill_process(pid, rustix::process::Signal::TERM) {
-        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// Whether this process belongs to a call of an agent's.
 pub(in crate::guest) fn is_in_a_call() -> bool {
     std::env::var_os(super::super::tree::MARK).is_some()

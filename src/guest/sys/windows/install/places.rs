@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::token;
+
 /// The executable's name.
 pub(in crate::guest) const EXE_NAME: &str = "podlink.exe";
 
@@ -10,16 +12,13 @@ pub(in crate::guest) const REPLACING_IS_RETRIED: bool = true;
 
 /// The machine's where this process may write there, the user's own otherwise.
 pub(in crate::guest) fn default_state_dir() -> Option<PathBuf> {
-    below(if super::super::account().elevated { "ProgramData" } else { "LocalAppData" })
+    // where the token lies too
+    Some(super::super::default_token_file()?.parent()?.to_owned())
 }
 
 /// Likewise.
 pub(in crate::guest) fn default_program_dir() -> Option<PathBuf> {
-    below(if super::super::account().elevated { "ProgramFiles" } else { "LocalAppData" })
-}
-
-/// Our folder in the one that this variable names.
-fn below(variable: &str) -> Option<PathBuf> {
+    let variable = if token::is_elevated() { "ProgramFiles" } else { "LocalAppData" };
     let folder = std::env::var_os(variable).map(PathBuf::from).filter(|folder| folder.is_absolute())?;
     Some(folder.join("podlink"))
 }

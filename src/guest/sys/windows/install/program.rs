@@ -219,11 +219,6 @@ pub(in crate::guest) fn remove_program(exe: &Path) -> anyhow::Result<Option<Stri
     Ok(left)
 }
 
-/// Asks another process politely to end.
-pub(in crate::guest) fn ask_to_stop(_pid: u32) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
 /// Whether this process belongs to a call of an agent's.
 pub(in crate::guest) fn is_in_a_call() -> bool {
     std::env::var_os("PODLINK_CALL").is_some()
