@@ -164,7 +164,7 @@ impl Drop for Guest {
 
 fn kill(pid: u32, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    drop(rustix::process::kill_process(pid, signal));
+    let _ = rustix::process::kill_process(pid, signal);
 }
 
 fn is_root() -> bool {
@@ -504,7 +504,7 @@ fn wait_ready_ends_early_with_the_failed_step() {
 fn fake_systemctl(guest: &Guest, unit: &Path) {
     std::fs::create_dir_all(guest.path("root/run/systemd/system")).unwrap();
     let start = format!(
-        "case \"$*\" in *restart*) eval setsid $(sed -n 's/^ExecStart=//p' '{}') </dev/null >/dev/null 2>&1 & ;; esac",
+        "case \"$*\" in *restart*) (eval setsid $(sed -n 's/^ExecStart=//p' '{}')) </dev/null >/dev/null 2>&1 & ;; esac",
         unit.display()
     );
     guest.fake("systemctl", &start);

@@ -3,6 +3,7 @@
 mod drain;
 mod hold;
 mod install;
+mod interrupt;
 mod places;
 mod serve;
 mod status;
@@ -34,6 +35,8 @@ enum Command {
     Drain(drain::DrainArgs),
     #[command(hide = true)]
     Hold(hold::HoldArgs),
+    #[command(hide = true)]
+    Interrupt(interrupt::InterruptArgs),
 }
 
 impl AgentArgs {
@@ -51,5 +54,6 @@ pub(super) fn run(args: AgentArgs) -> Outcome {
         Command::Uninstall(args) => uninstall::run(&args),
         Command::Drain(args) => drain::run(args),
         Command::Hold(args) => hold::run(args),
+        Command::Interrupt(args) => interrupt::run(args),
     }
 }

@@ -31,7 +31,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(20);
 pub(super) struct AgentFile {
     pub(super) pid: u32,
     /// By which a process is told from a later one of the same number; as the system counts.
-    pub(super) started: Option<String>,
+    pub(super) started: Option<u64>,
     pub(super) agent_id: String,
     pub(super) version: String,
     pub(super) serve: ServeSettings,
@@ -47,8 +47,7 @@ impl AgentFile {
 
     /// Whether that very process lives.
     pub(super) fn lives(&self) -> bool {
-        let started = sys::start_time(self.pid).map(|started| started.to_string());
-        started.is_some() && started == self.started
+        self.started.is_some_and(|started| sys::process_lives(self.pid, started))
     }
 }
 
@@ -58,7 +57,7 @@ pub(in crate::guest) fn announce(installation: &super::Installation, agent_id: &
     let us = std::env::current_exe().ok();
     let file = AgentFile {
         pid,
-        started: sys::start_time(pid).map(|started| started.to_string()),
+        started: sys::start_time(pid),
         agent_id: agent_id.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         serve: installation.serve().clone(),

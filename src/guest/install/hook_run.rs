@@ -86,6 +86,7 @@ impl HookHome {
         let log = HookLog::open(&places.state, &hook.name)?;
         let spec = Spec {
             process_id: format!("hook-{}", random_hex::<16>()?),
+            allow_breakaway: false,
             program: Program::Argv(argv),
             cwd: Some(places.hooks()),
             environment: Environment {

@@ -2,16 +2,27 @@
 
 mod account;
 mod clock;
+mod command;
+mod command_line;
+mod console;
+mod create_process;
 mod drain;
 mod ends;
+mod environment;
 mod files;
 mod first_process;
+mod handle;
+mod helper;
 mod install;
+mod interrupt;
+mod job;
 mod machine;
+mod overlapped;
 mod packages;
 mod pipe;
 mod process_table;
 mod processes;
+mod program;
 mod pty;
 mod shell;
 mod signal_names;
@@ -20,15 +31,17 @@ mod socket;
 mod sockets;
 mod spawn;
 mod tree;
+mod wait;
 
 pub(in crate::guest) use account::account;
 pub(in crate::guest) use clock::{Step, step_time, time};
+pub(in crate::guest) use command::{Child, ChildEnd, Command};
 pub(in crate::guest) use drain::Drainer;
 pub use drain::{drain_loop, hold_loop};
 pub(in crate::guest) use ends::{InputEnd, OutputEnd};
 pub(in crate::guest) use files::{
-    FileId, create_private, create_private_dir, file_id, file_id_at, may_enter, open_private_append, truncate,
-    try_lock, unlock,
+    FileId, create_private, create_private_dir, file_id, file_id_at, may_enter, open_private_append, root_folder,
+    truncate, try_lock, unlock,
 };
 pub use files::{default_install_log, default_runs_dir, default_token_file};
 pub(in crate::guest) use first_process::{WaitedFor, reap_orphans};
@@ -38,10 +51,11 @@ pub(in crate::guest) use install::{
     hook_command, include_in_scans, is_in_a_call, make_executable, mode_name, mode_note, open_firewall, register,
     registered, remove_program, replace_program, start_agent, unregister, without_window,
 };
+pub use interrupt::interrupt_process;
 pub(in crate::guest) use machine::{system_info, system_metrics};
 pub(in crate::guest) use packages::{PACKAGE_LISTS, PackageList};
 pub(in crate::guest) use pipe::{InputPipe, OutputPipe};
-pub(in crate::guest) use process_table::start_time;
+pub(in crate::guest) use process_table::{process_lives, start_time};
 pub(in crate::guest) use processes::system_processes;
 pub(in crate::guest) use pty::{Pty, PtySlave};
 pub(in crate::guest) use shell::interpreter;
@@ -50,5 +64,5 @@ pub(in crate::guest) use signals::Signals;
 pub use signals::ask_to_stop;
 pub(in crate::guest) use socket::{another_handle, connection_limit, keep_alive, set_reuse_address, set_v6_only};
 pub(in crate::guest) use sockets::system_sockets;
-pub(in crate::guest) use spawn::{leader_signal, raise_file_limit};
+pub(in crate::guest) use spawn::raise_file_limit;
 pub(in crate::guest) use tree::{CallTree, Ended, TreeHome};
