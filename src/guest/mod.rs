@@ -25,6 +25,7 @@ mod hosts;
 mod ids;
 mod in_process;
 mod info;
+pub mod install;
 mod log;
 mod log_readers;
 mod loggable;
@@ -68,6 +69,7 @@ pub use signals::{ServiceStart, Signal, Signals, StopRequests};
 pub use supervisor::{Backoff, SupervisorSettings, hear_supervisor, supervise};
 pub use sys::{
     as_service, ask_to_stop, default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop,
+    interrupt_process,
 };
 
 use ids::random_hex;

@@ -3,10 +3,12 @@
 mod account;
 mod cgroup;
 mod clock;
+mod command;
 mod drain;
 mod ends;
 mod files;
 mod first_process;
+mod install;
 mod machine;
 mod machine_text;
 mod packages;
@@ -30,19 +32,26 @@ mod users;
 
 pub(in crate::guest) use account::account;
 pub(in crate::guest) use clock::{Step, step_time, time};
+pub(in crate::guest) use command::{Child, ChildEnd, Command};
 pub(in crate::guest) use drain::Drainer;
 pub use drain::drain_loop;
 pub(in crate::guest) use ends::{InputEnd, OutputEnd};
 pub(in crate::guest) use files::{
-    FileId, create_private, create_private_dir, file_id, file_id_at, may_enter, open_private_append, truncate,
-    try_lock, unlock,
+    FileId, create_private, create_private_dir, file_id, file_id_at, may_enter, open_private_append, root_folder,
+    truncate, try_lock, unlock,
 };
 pub use files::{default_install_log, default_runs_dir, default_token_file};
 pub(in crate::guest) use first_process::{WaitedFor, reap_orphans};
+pub(in crate::guest) use install::{
+    EXE_NAME, FIREWALL_FORGETS, NEEDS_SUPERVISOR, REPLACING_IS_RETRIED, check_trusted, close_firewall,
+    create_program_dir, default_mode, default_program_dir, default_state_dir, exclude_from_scans, guard_program,
+    hook_command, include_in_scans, is_in_a_call, make_executable, mode_name, mode_note, open_firewall, register,
+    registered, remove_program, replace_program, start_agent, unregister, without_window,
+};
 pub(in crate::guest) use machine::{system_info, system_metrics};
 pub(in crate::guest) use packages::{PACKAGE_LISTS, PackageList};
 pub(in crate::guest) use pipe::{InputPipe, OutputPipe};
-pub(in crate::guest) use process_table::start_time;
+pub(in crate::guest) use process_table::{process_lives, start_time};
 pub(in crate::guest) use processes::system_processes;
 pub(in crate::guest) use pty::{Pty, PtySlave};
 pub use service::as_service;
@@ -52,7 +61,8 @@ pub(in crate::guest) use signals::Signals;
 pub use signals::ask_to_stop;
 pub(in crate::guest) use socket::{another_handle, connection_limit, keep_alive, set_reuse_address, set_v6_only};
 pub(in crate::guest) use sockets::system_sockets;
-pub(in crate::guest) use spawn::{leader_signal, raise_file_limit};
+pub use spawn::interrupt_process;
+pub(in crate::guest) use spawn::raise_file_limit;
 pub use subreaper::hold_loop;
 pub(in crate::guest) use supervised::{exit_code, how_it_ended, ours_apart};
 pub(in crate::guest) use tree::{CallTree, Ended, TreeHome};
