@@ -131,7 +131,13 @@ impl Guest {
         line.contains(self.top.path().to_str().unwrap()).then_some(pid)
     }
 
+    /// The supervisor first, where there is one, or it would start another.
     fn kill_agent(&self) {
+        let supervising = processes::mentioning("--supervise");
+        let ours = processes::mentioning(self.top.path().to_str().unwrap());
+        for pid in ours.into_iter().filter(|pid| supervising.contains(pid)) {
+            kill(pid, rustix::process::Signal::KILL);
+        }
         let Some(pid) = self.agent() else { return };
         kill(pid, rustix::process::Signal::KILL);
         wait_for("the agent's end", PATIENCE, || self.agent().is_none());

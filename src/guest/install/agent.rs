@@ -23,6 +23,9 @@ use crate::token::replace_private;
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// For an agent that answers to leave word that it is ours.
+const WORD_PATIENCE: Duration = Duration::from_secs(2);
+
 /// For an agent that was asked to end: its drain, and the kills after it.
 const STOP_PATIENCE: Duration = Duration::from_secs(20);
 
@@ -100,6 +103,10 @@ pub(super) async fn ensure_runs(record: &Record, state: &Path, deadline: Duratio
         }
     }
     if let Occupant::Agent { agent_id, version } = occupant(&record.serve.listen).await {
+        // one that its supervisor has just started again leaves word a moment after it answers
+        if has_left_word(&agent_id, state).await {
+            return Box::pin(ensure_runs(record, state, deadline)).await;
+        }
         let address = record.serve.listen.first().map(ToString::to_string).unwrap_or_default();
         return Verdict::Failed(format!(
             "another agent ({agent_id}, version {version}) answers on {address}; stop that one and run this again"
@@ -111,6 +118,20 @@ pub(super) async fn ensure_runs(record: &Record, state: &Path, deadline: Duratio
     match until_it_answers(record, state, deadline).await {
         Ok(said) => Verdict::Done(said),
         Err(reason) => Verdict::Failed(reason),
+    }
+}
+
+/// Whether the one of this id leaves word, and so is ours; one that has done so already was seen alive before.
+async fn has_left_word(agent_id: &str, state: &Path) -> bool {
+    let by = Instant::now() + WORD_PATIENCE;
+    loop {
+        if AgentFile::load(state).is_some_and(|known| known.agent_id == agent_id && known.lives()) {
+            return true;
+        }
+        if Instant::now() >= by {
+            return false;
+        }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 
