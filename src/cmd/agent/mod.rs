@@ -2,7 +2,10 @@
 
 mod drain;
 mod hold;
+mod interrupt;
+mod patience;
 mod serve;
+mod supervise;
 
 use clap::{Args, Subcommand};
 
@@ -25,6 +28,8 @@ enum Command {
     Drain(drain::DrainArgs),
     #[command(hide = true)]
     Hold(hold::HoldArgs),
+    #[command(hide = true)]
+    Interrupt(interrupt::InterruptArgs),
 }
 
 pub(super) fn run(args: AgentArgs) -> Outcome {
@@ -32,5 +37,6 @@ pub(super) fn run(args: AgentArgs) -> Outcome {
         Command::Serve(args) => serve::run(*args),
         Command::Drain(args) => drain::run(args),
         Command::Hold(args) => hold::run(args),
+        Command::Interrupt(args) => interrupt::run(args),
     }
 }

@@ -3,6 +3,7 @@
 mod account;
 mod cgroup;
 mod clock;
+mod command;
 mod drain;
 mod ends;
 mod files;
@@ -16,6 +17,7 @@ mod proc_text;
 mod process_table;
 mod processes;
 mod pty;
+mod service;
 mod shell;
 mod signal_names;
 mod signals;
@@ -23,17 +25,20 @@ mod socket;
 mod sockets;
 mod spawn;
 mod subreaper;
+mod supervised;
+mod terminal;
 mod tree;
 mod users;
 
 pub(in crate::guest) use account::account;
 pub(in crate::guest) use clock::{Step, step_time, time};
+pub(in crate::guest) use command::{Child, ChildEnd, Command};
 pub(in crate::guest) use drain::Drainer;
 pub use drain::drain_loop;
 pub(in crate::guest) use ends::{InputEnd, OutputEnd};
 pub(in crate::guest) use files::{
-    FileId, create_private, create_private_dir, file_id, file_id_at, may_enter, open_private_append, truncate,
-    try_lock, unlock,
+    FileId, create_private, create_private_dir, file_id, file_id_at, may_enter, open_private_append, root_folder,
+    truncate, try_lock, unlock,
 };
 pub use files::{default_install_log, default_runs_dir, default_token_file};
 pub(in crate::guest) use first_process::{WaitedFor, reap_orphans};
@@ -43,12 +48,16 @@ pub(in crate::guest) use pipe::{InputPipe, OutputPipe};
 pub(in crate::guest) use process_table::start_time;
 pub(in crate::guest) use processes::system_processes;
 pub(in crate::guest) use pty::{Pty, PtySlave};
-pub(in crate::guest) use shell::interpreter;
+pub use service::as_service;
+pub(in crate::guest) use shell::{foreign_text, interpreter};
 pub(in crate::guest) use signal_names::{SignalNumber, UnknownSignal};
 pub(in crate::guest) use signals::Signals;
 pub use signals::ask_to_stop;
 pub(in crate::guest) use socket::{another_handle, connection_limit, keep_alive, set_reuse_address, set_v6_only};
 pub(in crate::guest) use sockets::system_sockets;
-pub(in crate::guest) use spawn::{leader_signal, raise_file_limit};
+pub use spawn::interrupt_process;
+pub(in crate::guest) use spawn::raise_file_limit;
 pub use subreaper::hold_loop;
+pub(in crate::guest) use supervised::{exit_code, how_it_ended, ours_apart};
+pub use terminal::use_terminal;
 pub(in crate::guest) use tree::{CallTree, Ended, TreeHome};
