@@ -83,6 +83,10 @@ pub struct ExecRequest {
     /// Answer 202 at once and let the program go on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub detach: bool,
+    /// On Windows: what the program starts with `CREATE_BREAKAWAY_FROM_JOB` is no part of the call, and lives on when
+    /// the call is killed. Elsewhere it changes nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_breakaway: bool,
     /// Bytes kept of each of stdout and stderr; 8 MiB where absent; the agent's limits name the most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_bytes: Option<u64>,
@@ -108,6 +112,7 @@ impl Default for ExecRequest {
             session: None,
             queue: true,
             detach: false,
+            allow_breakaway: false,
             max_output_bytes: None,
         }
     }

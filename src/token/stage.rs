@@ -45,7 +45,7 @@ fn holds(path: &Path, wanted: &[u8]) -> Result<bool, TokenError> {
     Ok(*content == wanted)
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))] // modes and links, and only the host stages
 mod tests {
     use std::time::{Duration, SystemTime};
 

@@ -14,7 +14,10 @@ fn it_starts_says_who_it_is_and_the_host_finds_it_ready() {
 
     let ready = agent.pod(&["wait-ready", "--timeout", "20", "--json"]).run().exits(0);
     assert_eq!(ready.json()["ready"], true, "{}", ready.stdout);
-    println!("measured: `podlink pod wait-ready` of a ready agent under Wine: {:.0} ms", ready.took.as_secs_f64() * 1e3);
+    println!(
+        "measured: `podlink pod wait-ready` of a ready agent under Wine: {:.0} ms",
+        ready.took.as_secs_f64() * 1e3
+    );
 
     // a wrong token is refused, and neither is ever logged
     let wrong = "0".repeat(64);

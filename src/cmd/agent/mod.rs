@@ -2,6 +2,7 @@
 
 mod drain;
 mod hold;
+mod interrupt;
 mod serve;
 
 use clap::{Args, Subcommand};
@@ -25,6 +26,8 @@ enum Command {
     Drain(drain::DrainArgs),
     #[command(hide = true)]
     Hold(hold::HoldArgs),
+    #[command(hide = true)]
+    Interrupt(interrupt::InterruptArgs),
 }
 
 pub(super) fn run(args: AgentArgs) -> Outcome {
@@ -32,5 +35,6 @@ pub(super) fn run(args: AgentArgs) -> Outcome {
         Command::Serve(args) => serve::run(*args),
         Command::Drain(args) => drain::run(args),
         Command::Hold(args) => hold::run(args),
+        Command::Interrupt(args) => interrupt::run(args),
     }
 }

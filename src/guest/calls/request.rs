@@ -110,7 +110,17 @@ pub(in crate::guest) fn check(
         Output::Ring(Ring::new(settings.ring_size(mode), mode != ProcessMode::Detached))
     };
     let cwd = request.cwd.map(Into::into);
-    let spec = Spec { process_id: process_id()?, program, cwd, environment, stdin, terminal, timeout, output };
+    let spec = Spec {
+        process_id: process_id()?,
+        program,
+        cwd,
+        environment,
+        stdin,
+        terminal,
+        allow_breakaway: request.allow_breakaway,
+        timeout,
+        output,
+    };
     Ok(Checked { spec, session: request.session, may_wait: request.queue, mode })
 }
 

@@ -72,6 +72,8 @@ pub(crate) struct Spec {
     pub stdin: Stdin,
     /// In a terminal of its own.
     pub terminal: Option<Terminal>,
+    /// What it starts may leave its tree where it asks for that, which only Windows has a way for.
+    pub allow_breakaway: bool,
     /// When it is killed; never where absent.
     pub timeout: Option<Duration>,
     /// Where its output goes.

@@ -4,22 +4,18 @@ use std::{
     collections::VecDeque,
     io,
     path::PathBuf,
-    process::{ExitStatus, Stdio},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use tokio::{
-    process::{Child, Command},
-    sync::watch,
-    task::JoinHandle,
-};
+use tokio::{sync::watch, task::JoinHandle};
 use tracing::{Instrument as _, Span};
 
 use super::{
     super::counters::Counters,
     super::sys::{
-        self, CallTree, Drainer, Ended, InputEnd, InputPipe, OutputEnd, OutputPipe, Pty, PtySlave, TreeHome, WaitedFor,
+        self, CallTree, Child, ChildEnd, Command, Drainer, Ended, Exit, InputEnd, InputPipe, OutputEnd, OutputPipe,
+        Pty, PtySlave, TreeHome,
     },
     error::SpawnError,
     input::Input,
@@ -114,8 +110,6 @@ struct Started {
     tree: Arc<CallTree>,
     folder: RunFolder,
     ends: Ends,
-    /// Until it has been waited for.
-    waited_for: WaitedFor,
 }
 
 /// The agent's ends of what the program reads and writes.
@@ -146,7 +140,7 @@ pub(crate) async fn supervise(
     let span = Span::current();
     let started = tokio::task::spawn_blocking(move || span.in_scope(|| start(&spec, &spawning))).await;
     let begun = Instant::now();
-    let Started { mut child, pid, tree, folder, ends, waited_for: _waited_for } =
+    let Started { mut child, pid, tree, folder, ends } =
         started.map_err(|error| SpawnError::Files(io::Error::other(error)))??;
     let input = ends.input.map(|end| Input::new(end, first));
     live.start(pid, Arc::clone(&tree), input.clone());
@@ -179,7 +173,7 @@ pub(crate) async fn supervise(
         // a wish may still bring it forward
         tree.end(|| kill.borrow().map_or(by, |wish| wish.by)).await
     };
-    let status = reap(&mut child).await;
+    let exit = reap(&mut child).await;
     live.end();
     drop(held);
     if let Some(input) = input {
@@ -192,7 +186,7 @@ pub(crate) async fn supervise(
     let span = Span::current();
     let cleaning = move || span.in_scope(|| clean_up(&environs, [out_rest, err_rest], tree, folder));
     tokio::task::spawn_blocking(cleaning).await.ok();
-    let (rc, signal) = code_of(status, ending);
+    let (rc, signal) = code_of(exit, ending);
     Ok(Outcome { ending, rc, signal, stdout, stderr, duration, ended })
 }
 
@@ -235,30 +229,27 @@ fn start(spec: &Spec, environs: &Environs) -> Result<Started, SpawnError> {
     let folder = environs.runs.folder_of(&spec.process_id).map_err(SpawnError::Files)?;
     let argv = launch::command_line(spec, &folder)?;
     let cwd = working_directory(spec)?;
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that starts a call's program")]
-    let mut command = Command::new(&argv[0]);
-    command.args(&argv[1..]).current_dir(cwd);
+    let mut command = Command::new(&argv, &cwd);
     if spec.environment.clear {
-        command.env_clear();
+        command.clear_env();
     }
     command.envs(&spec.environment.add);
-    let (ends, slave) = match &spec.terminal {
-        Some(terminal) => terminal_ends(terminal).map_err(SpawnError::Terminal)?,
-        None => (pipe_ends(spec, &folder, &mut command).map_err(SpawnError::Files)?, None),
+    if spec.allow_breakaway {
+        command.allow_breakaway();
+    }
+    let ends = match &spec.terminal {
+        Some(terminal) => {
+            let (ends, slave) = terminal_ends(terminal).map_err(SpawnError::Terminal)?;
+            command.terminal(slave);
+            ends
+        }
+        None => pipe_ends(spec, &folder, &mut command).map_err(SpawnError::Files)?,
     };
     let mut tree = environs.trees.plant(&spec.process_id);
-    let held = tree.hold(&mut command).and_then(|()| match slave {
-        // last: the process that becomes the program takes the terminal over
-        Some(slave) => slave.attach_to(&mut command),
-        None => Ok(()),
-    });
-    match held.and_then(|()| command.spawn()) {
+    match command.spawn(&mut tree) {
         Ok(child) => {
-            let pid = child.id().unwrap_or_default(); // always there before it has been waited for
-            let waited_for = WaitedFor::new(pid);
-            tree.led_by(pid);
-            let pid = tree.leader().unwrap_or(pid);
-            Ok(Started { child, pid, tree: Arc::new(tree), folder, ends, waited_for })
+            let pid = tree.leader().unwrap_or_else(|| child.id());
+            Ok(Started { child, pid, tree: Arc::new(tree), folder, ends })
         }
         Err(cause) => {
             tree.release();
@@ -268,11 +259,11 @@ fn start(spec: &Spec, environs: &Environs) -> Result<Started, SpawnError> {
 }
 
 /// A terminal, whose other end is still to become the command's.
-fn terminal_ends(terminal: &Terminal) -> io::Result<(Ends, Option<PtySlave>)> {
+fn terminal_ends(terminal: &Terminal) -> io::Result<(Ends, PtySlave)> {
     let (pty, slave) = Pty::open(terminal.rows, terminal.cols)?;
     let pty = Arc::new(pty);
     let input = Some(InputEnd::Terminal(Arc::clone(&pty)));
-    Ok((Ends { stdout: OutputEnd::Terminal(pty), stderr: None, input }, Some(slave)))
+    Ok((Ends { stdout: OutputEnd::Terminal(pty), stderr: None, input }, slave))
 }
 
 /// Pipes, whose other ends are the command's own now.
@@ -283,12 +274,12 @@ fn pipe_ends(spec: &Spec, folder: &RunFolder, command: &mut Command) -> io::Resu
         let (input, stdin) = InputPipe::new()?;
         (Some(InputEnd::Pipe(input)), stdin)
     } else if spec.stdin.bytes.is_empty() {
-        (None, Stdio::null())
+        (None, ChildEnd::null())
     } else {
         // a file rather than a pipe: a program that does not read it blocks nobody
-        (None, Stdio::from(std::fs::File::open(folder.write("stdin", &spec.stdin.bytes)?)?))
+        (None, ChildEnd::from(std::fs::File::open(folder.write("stdin", &spec.stdin.bytes)?)?))
     };
-    command.stdin(stdin).stdout(child_stdout).stderr(child_stderr);
+    command.streams(stdin, child_stdout, child_stderr);
     let (stdout, stderr) = (OutputEnd::Pipe(stdout), Some(OutputEnd::Pipe(stderr)));
     Ok(Ends { stdout, stderr, input })
 }
@@ -297,7 +288,7 @@ fn pipe_ends(spec: &Spec, folder: &RunFolder, command: &mut Command) -> io::Resu
 fn working_directory(spec: &Spec) -> Result<PathBuf, SpawnError> {
     let Some(path) = &spec.cwd else {
         let home = dirs::home_dir().filter(|home| home.is_dir() && sys::may_enter(home).is_ok());
-        return Ok(home.unwrap_or_else(|| "/".into()));
+        return Ok(home.unwrap_or_else(sys::root_folder));
     };
     match std::fs::metadata(path) {
         Ok(meta) if meta.is_dir() => match sys::may_enter(path) {
@@ -317,11 +308,11 @@ async fn wished_for(mut kill: watch::Receiver<Option<Wish>>) -> Wish {
     }
 }
 
-/// The leader's exit status: it has ended, or was killed and cannot take long.
-async fn reap(child: &mut Child) -> Option<ExitStatus> {
+/// How the leader ended: it has, or was killed and cannot take long.
+async fn reap(child: &mut Child) -> Option<Exit> {
     const DEADLINE: Duration = Duration::from_secs(2);
     match tokio::time::timeout(DEADLINE, child.wait()).await {
-        Ok(Ok(status)) => Some(status),
+        Ok(Ok(exit)) => Some(exit),
         Ok(Err(error)) => {
             tracing::error!(%error, "a program's exit status could not be read");
             None
@@ -351,14 +342,14 @@ fn clean_up(environs: &Environs, rests: [Rest; 2], tree: Arc<CallTree>, folder: 
     environs.lingering.release(tree);
 }
 
-fn code_of(status: Option<ExitStatus>, ending: Ending) -> (i64, Option<i32>) {
-    let signal = status.and_then(sys::leader_signal);
-    let rc = match (ending, status.and_then(|status| status.code()), signal) {
-        (Ending::TimedOut, ..) => RC_TIMED_OUT,
-        (_, Some(code), _) => code.into(),
-        (_, None, Some(signal)) => RC_SIGNAL_BASE + i64::from(signal),
+fn code_of(exit: Option<Exit>, ending: Ending) -> (i64, Option<i32>) {
+    let signal = if let Some(Exit::Signal(signal)) = exit { Some(signal) } else { None };
+    let rc = match (ending, exit) {
+        (Ending::TimedOut, _) => RC_TIMED_OUT,
+        (_, Some(Exit::Code(code))) => code,
+        (_, Some(Exit::Signal(signal))) => RC_SIGNAL_BASE + i64::from(signal),
         // only where the status could not be read: a kill that has not worked yet
-        (_, None, None) => RC_SIGNAL_BASE + 9,
+        (_, None) => RC_SIGNAL_BASE + 9,
     };
     (rc, signal)
 }

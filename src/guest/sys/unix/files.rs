@@ -42,6 +42,11 @@ pub(in crate::guest) fn create_private_dir(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().mode(0o700).create(path)
 }
 
+/// The folder that is always there.
+pub(in crate::guest) fn root_folder() -> PathBuf {
+    PathBuf::from("/")
+}
+
 /// Whether this account may make the folder its working directory.
 pub(in crate::guest) fn may_enter(folder: &Path) -> io::Result<()> {
     Ok(rustix::fs::access(folder, rustix::fs::Access::EXEC_OK)?)

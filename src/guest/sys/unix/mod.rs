@@ -3,6 +3,7 @@
 mod account;
 mod cgroup;
 mod clock;
+mod command;
 mod drain;
 mod ends;
 mod files;
@@ -29,15 +30,16 @@ mod users;
 
 pub(in crate::guest) use account::account;
 pub(in crate::guest) use clock::{Step, step_time, time};
+pub(in crate::guest) use command::{Child, ChildEnd, Command};
 pub(in crate::guest) use drain::Drainer;
 pub use drain::drain_loop;
 pub(in crate::guest) use ends::{InputEnd, OutputEnd};
 pub(in crate::guest) use files::{
-    FileId, create_private, create_private_dir, file_id, file_id_at, may_enter, open_private_append, truncate,
-    try_lock, unlock,
+    FileId, create_private, create_private_dir, file_id, file_id_at, may_enter, open_private_append, root_folder,
+    truncate, try_lock, unlock,
 };
 pub use files::{default_install_log, default_runs_dir, default_token_file};
-pub(in crate::guest) use first_process::{WaitedFor, reap_orphans};
+pub(in crate::guest) use first_process::reap_orphans;
 pub(in crate::guest) use machine::{system_info, system_metrics};
 pub(in crate::guest) use packages::packages;
 pub(in crate::guest) use pipe::{InputPipe, OutputPipe};
@@ -50,7 +52,8 @@ pub(in crate::guest) use signals::Signals;
 pub use signals::ask_to_stop;
 pub(in crate::guest) use socket::{another_handle, connection_limit, keep_alive, set_reuse_address, set_v6_only};
 pub(in crate::guest) use sockets::system_sockets;
-pub(in crate::guest) use spawn::{leader_signal, raise_file_limit};
+pub use spawn::interrupt_process;
+pub(in crate::guest) use spawn::raise_file_limit;
 pub use subreaper::hold_loop;
 pub use terminal::use_terminal;
 pub(in crate::guest) use tree::{CallTree, Ended, TreeHome};

@@ -4,9 +4,9 @@
 //! async-signal-safe calls are allowed. The closure here makes plain system calls and allocates nothing.
 #![expect(unsafe_code, reason = "pre_exec has no safe form")]
 
-use std::{fs::File, os::unix::process::ExitStatusExt as _, process::ExitStatus, sync::OnceLock};
+use std::{fs::File, io, os::unix::process::ExitStatusExt as _, process::ExitStatus, sync::OnceLock};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit, setsid};
 use tokio::process::Command;
 
 use super::subreaper::{self, Plan};
@@ -49,6 +49,15 @@ pub(super) fn in_session_of_its_own(command: &mut Command, join: Option<File>, b
 }
 
 /// The signal that killed a process, if one did.
-pub(crate) fn leader_signal(status: ExitStatus) -> Option<i32> {
+pub(super) fn leader_signal(status: ExitStatus) -> Option<i32> {
     status.signal()
+}
+
+/// The whole of `podlink agent interrupt`, which the agent itself does not need here.
+///
+/// # Errors
+/// When there is no such process, or it is another account's.
+pub fn interrupt_process(pid: u32) -> io::Result<()> {
+    let pid = Pid::from_raw(pid.cast_signed()).ok_or(io::ErrorKind::NotFound)?;
+    Ok(kill_process(pid, Signal::INT)?)
 }

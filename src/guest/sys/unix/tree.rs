@@ -300,7 +300,7 @@ mod tests {
     use tokio::process::Child;
 
     use super::*;
-    use crate::guest::sys::leader_signal;
+    use crate::guest::sys::unix::spawn::leader_signal;
 
     fn homes() -> [TreeHome; 2] {
         [true, false].map(|use_cgroups| TreeHome::detect(&format!("unit{use_cgroups}"), use_cgroups, None))

@@ -7,8 +7,11 @@ use super::{
     pty::Pty,
 };
 
-/// All that the kernel may hold of a terminal's output, and more.
-const TERMINAL_HOLDS: u64 = 64 * 1024;
+/// More than comes on a screen after its program's end. It is not known beforehand, and has an end of its own.
+const LAST_WORDS: u64 = 64 * 1024 * 1024;
+
+/// Ctrl-Z and Enter: what a program that reads by lines takes for the end of its input where a line begins.
+const END_OF_INPUT: &[u8] = b"\x1a\r";
 
 /// Where a program's output comes from.
 #[derive(Debug)]
@@ -28,20 +31,24 @@ impl OutputEnd {
         }
     }
 
-    /// Bytes that lie in it at this moment, at most.
-    pub(crate) fn waiting(&self) -> u64 {
+    /// Bytes that lie in it at this moment, at most; of a terminal, that are still to come after its program's end.
+    pub(crate) fn waiting(&mut self) -> u64 {
         match self {
             Self::Pipe(pipe) => pipe.waiting(),
-            Self::Terminal(_) => TERMINAL_HOLDS,
+            Self::Terminal(_) => LAST_WORDS,
         }
     }
 
     /// Reads from what lies in it; `None` where nothing does, 0 at the end.
     pub(crate) async fn read_waiting(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match self {
-            Self::Pipe(pipe) if pipe.waiting() == 0 => Ok(None),
-            Self::Pipe(pipe) => pipe.read(buffer).await.map(Some),
-            Self::Terminal(pty) => pty.read_now(buffer),
+            Self::Pipe(pipe) => {
+                if pipe.waiting() == 0 {
+                    return Ok(None);
+                }
+                pipe.read(buffer).await.map(Some)
+            }
+            Self::Terminal(pty) => pty.read_last(buffer).await,
         }
     }
 
@@ -72,12 +79,13 @@ impl InputEnd {
         }
     }
 
-    /// What has to be written for the program to see the end of its input. One character of it ends a line that has
-    /// begun; `midline` asks for another.
+    /// What has to be written for the program to see the end of its input; where a line has begun, that line is ended
+    /// before.
     pub(crate) fn farewell(&self, midline: bool) -> Vec<u8> {
         match self {
             Self::Pipe(_) => Vec::new(),
-            Self::Terminal(pty) => pty.end_of_input().map_or_else(Vec::new, |end| vec![end; 1 + usize::from(midline)]),
+            Self::Terminal(_) if midline => [b"\r", END_OF_INPUT].concat(),
+            Self::Terminal(_) => END_OF_INPUT.to_vec(),
         }
     }
 

@@ -84,6 +84,13 @@ pub(in crate::guest) fn create_private_dir(path: &Path) -> io::Result<()> {
     token::make_folder(path)
 }
 
+/// The folder that is always there: the top of the system's drive.
+pub(in crate::guest) fn root_folder() -> PathBuf {
+    let mut drive = std::env::var_os("SystemDrive").unwrap_or_else(|| "C:".into());
+    drive.push("\\");
+    drive.into()
+}
+
 /// Whether this account may make the folder its working directory.
 pub(in crate::guest) fn may_enter(folder: &Path) -> io::Result<()> {
     token::open(folder, FILE_TRAVERSE | SYNCHRONIZE, SHARED, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS).map(drop)

@@ -2,20 +2,31 @@
 
 mod account;
 mod clock;
+mod command;
+mod command_line;
+mod console;
+mod create_process;
 mod disks;
 mod drain;
 mod ends;
+mod environment;
 mod files;
 mod first_process;
+mod handle;
+mod helper;
+mod interrupt;
+mod job;
 mod machine;
 mod network;
 mod nt;
+mod overlapped;
 mod packages;
 mod pipe;
 mod process_list;
 mod process_look;
 mod process_table;
 mod processes;
+mod program;
 mod pty;
 mod registry;
 mod shell;
@@ -27,18 +38,21 @@ mod spawn;
 mod terminal;
 mod tree;
 mod users;
+mod wait;
 
 pub(in crate::guest) use account::account;
 pub(in crate::guest) use clock::{Step, step_time, time};
+pub(in crate::guest) use command::{Child, ChildEnd, Command};
 pub(in crate::guest) use drain::Drainer;
 pub use drain::{drain_loop, hold_loop};
 pub(in crate::guest) use ends::{InputEnd, OutputEnd};
 pub(in crate::guest) use files::{
-    FileId, create_private, create_private_dir, file_id, file_id_at, may_enter, open_private_append, truncate,
-    try_lock, unlock,
+    FileId, create_private, create_private_dir, file_id, file_id_at, may_enter, open_private_append, root_folder,
+    truncate, try_lock, unlock,
 };
 pub use files::{default_install_log, default_runs_dir, default_token_file};
-pub(in crate::guest) use first_process::{WaitedFor, reap_orphans};
+pub(in crate::guest) use first_process::reap_orphans;
+pub use interrupt::interrupt_process;
 pub(in crate::guest) use machine::{system_info, system_metrics};
 pub(in crate::guest) use packages::packages;
 pub(in crate::guest) use pipe::{InputPipe, OutputPipe};
@@ -51,6 +65,6 @@ pub(in crate::guest) use signals::Signals;
 pub use signals::ask_to_stop;
 pub(in crate::guest) use socket::{another_handle, connection_limit, keep_alive, set_reuse_address, set_v6_only};
 pub(in crate::guest) use sockets::system_sockets;
-pub(in crate::guest) use spawn::{leader_signal, raise_file_limit};
+pub(in crate::guest) use spawn::raise_file_limit;
 pub use terminal::use_terminal;
 pub(in crate::guest) use tree::{CallTree, Ended, TreeHome};

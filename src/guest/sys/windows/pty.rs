@@ -1,57 +1,95 @@
-//! A terminal for a program: a pseudo console.
+//! A terminal for a program: a pseudo console, of which the agent holds the keyboard's and the screen's other ends.
+//!
+//! It ends with the program that it was made for: what else is in it then is told so by Windows (`CTRL_CLOSE_EVENT`) and
+//! ends too, as a hang-up ends it elsewhere.
 
-use std::{io, os::windows::io::OwnedHandle};
+use std::{
+    io,
+    os::windows::io::OwnedHandle,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
-use tokio::process::Command;
+use tokio::{sync::Mutex, time::Instant};
+
+use super::{
+    console::PseudoConsole,
+    pipe::{InputPipe, OutputPipe},
+};
+
+/// How long the screen's last changes are waited for once the program has ended: they come within milliseconds, and the
+/// end behind them, unless a console host hangs.
+const LAST_WORDS: Duration = Duration::from_millis(1500);
 
 /// The agent's end of a terminal.
 #[derive(Debug)]
-pub(crate) struct Pty {}
+pub(crate) struct Pty {
+    console: Arc<PseudoConsole>,
+    screen: Mutex<OutputPipe>,
+    keyboard: InputPipe,
+    /// When the last changes are waited for no longer, once they are.
+    until: OnceLock<Instant>,
+}
 
 /// The program's end of a terminal that no program has yet.
 #[derive(Debug)]
-pub(crate) struct PtySlave {}
+pub(crate) struct PtySlave {
+    console: Arc<PseudoConsole>,
+}
 
 impl Pty {
-    /// A new terminal of this size: the agent's end, and the child's.
-    pub(crate) fn open(_rows: u16, _cols: u16) -> io::Result<(Self, PtySlave)> {
-        todo!()
+    /// A new terminal of this size, or the nearest that there is: the agent's end, and the child's.
+    pub(crate) fn open(rows: u16, cols: u16) -> io::Result<(Self, PtySlave)> {
+        let (screen, to_screen) = OutputPipe::with_end()?;
+        let (keyboard, from_keyboard) = InputPipe::with_end()?;
+        let console = Arc::new(PseudoConsole::new(rows, cols, from_keyboard, to_screen)?);
+        let slave = PtySlave { console: Arc::clone(&console) };
+        Ok((Self { console, screen: Mutex::new(screen), keyboard, until: OnceLock::new() }, slave))
     }
 
-    /// Gives it another size.
-    pub(crate) fn resize(&self, _rows: u16, _cols: u16) -> io::Result<()> {
-        todo!()
+    /// Gives it another size; programs that look for it are told.
+    pub(crate) fn resize(&self, rows: u16, cols: u16) -> io::Result<()> {
+        self.console.resize(rows, cols)
     }
 
-    /// Waits for output and reads it; 0 is the end.
-    pub(crate) async fn read(&self, _buffer: &mut [u8]) -> io::Result<usize> {
-        todo!()
+    /// Waits for output and reads it; 0 is the end: the program has ended and all that it has left on the screen has come.
+    pub(crate) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.screen.lock().await.read(buffer).await
     }
 
-    /// Reads what is there at this moment: `None` where nothing is, 0 at the end.
-    pub(crate) fn read_now(&self, _buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        todo!()
+    /// Reads what is still to come after the program's end: `None` where nothing comes any more, 0 at the end.
+    pub(super) async fn read_last(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        let until = *self.until.get_or_init(|| Instant::now() + LAST_WORDS);
+        if Instant::now() >= until {
+            return Ok(None);
+        }
+        match tokio::time::timeout_at(until, self.read(buffer)).await {
+            Ok(read) => read.map(Some),
+            Err(_) => Ok(None),
+        }
     }
 
     /// Waits until it takes more, and types some or all of these bytes.
-    pub(crate) async fn write(&self, _bytes: &[u8]) -> io::Result<usize> {
-        todo!()
+    pub(crate) async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.keyboard.write(bytes).await
     }
 
-    /// The character that a program takes for the end of its input.
-    pub(crate) fn end_of_input(&self) -> Option<u8> {
-        todo!()
-    }
-
-    /// The end itself, for somebody else to read from.
+    /// The end itself, for somebody else to read from when this value is gone.
     pub(crate) fn another_handle(&self) -> io::Result<OwnedHandle> {
-        todo!()
+        let screen = self.screen.try_lock().map_err(|_| io::Error::from(io::ErrorKind::WouldBlock))?;
+        screen.another_handle()
+    }
+}
+
+impl Drop for Pty {
+    fn drop(&mut self) {
+        self.console.close();
     }
 }
 
 impl PtySlave {
-    /// Makes it the command's terminal.
-    pub(crate) fn attach_to(self, _command: &mut Command) -> io::Result<()> {
-        todo!()
+    /// The pseudo console that it stands for.
+    pub(super) fn into_console(self) -> Arc<PseudoConsole> {
+        self.console
     }
 }
