@@ -50,6 +50,17 @@ impl Exit {
     pub fn is_shortened(rc: i64) -> bool {
         u8::try_from(rc).is_err()
     }
+
+    /// A code that does not fit, for people: those that Windows itself ends programs with are known by their hexadecimal
+    /// form.
+    pub fn in_words(rc: i64) -> String {
+        // other agents have them with a sign
+        let code = i32::try_from(rc).map(i32::cast_unsigned).or_else(|_| u32::try_from(rc));
+        match code {
+            Ok(code @ 0x8000_0000..) => format!("0x{code:08X} ({rc})"),
+            _ => rc.to_string(),
+        }
+    }
 }
 
 impl From<Exit> for std::process::ExitCode {
@@ -68,6 +79,20 @@ mod tests {
     fn known_codes() {
         for (rc, exit) in [(0, 0), (7, 7), (255, 255), (256, 1), (300, 44), (0xC000_0005, 5), (-1, 255), (1 << 40, 1)] {
             assert_eq!(Exit::of_remote(rc), Exit(exit), "{rc}");
+        }
+    }
+
+    #[test]
+    fn codes_of_windows_are_shown_as_they_are_known() {
+        for (rc, words) in [
+            (0xC000_0005, "0xC0000005 (3221225477)"),
+            (0xFFFF_FFFF, "0xFFFFFFFF (4294967295)"),
+            (0x8000_0003, "0x80000003 (2147483651)"),
+            (300, "300"),
+            (-1_073_741_819, "0xC0000005 (-1073741819)"),
+            (1 << 40, "1099511627776"),
+        ] {
+            assert_eq!(Exit::in_words(rc), words);
         }
     }
 

@@ -187,7 +187,7 @@ pub(super) fn conclude(result: &ExecResult, printer: Printer) -> Exit {
         return Exit::REMOTE_TIMED_OUT;
     }
     if Exit::is_shortened(result.rc) {
-        printer.error(&format!("the program's exit code was {}", result.rc));
+        printer.error(&format!("the program's exit code was {}", Exit::in_words(result.rc)));
     }
     Exit::of_remote(result.rc)
 }

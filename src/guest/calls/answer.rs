@@ -7,16 +7,16 @@ use axum::{
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use base64::{Engine as _, prelude::BASE64_STANDARD};
 use jiff::Timestamp;
 
 use super::{
     super::{
         GuestError,
         counters::CallEnd,
-        process::{Captured, Ending, Kill, Outcome, SpawnError},
+        process::{Ending, Kill, Outcome, SpawnError},
     },
     no_turn::{NoSlot, NoTurn},
+    text::text,
 };
 use crate::protocol::{ErrorBody, ErrorCode, ExecResult};
 
@@ -279,17 +279,6 @@ impl IntoResponse for Finished {
             response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
         }
         response
-    }
-}
-
-/// The text, and the bytes in base64 where the text does not give them back.
-fn text(captured: Captured) -> (String, Option<String>) {
-    match String::from_utf8(captured.bytes) {
-        Ok(text) => (text, None),
-        Err(error) => {
-            let bytes = error.as_bytes();
-            (String::from_utf8_lossy(bytes).into_owned(), Some(BASE64_STANDARD.encode(bytes)))
-        }
     }
 }
 

@@ -13,6 +13,7 @@ mod sessions;
 mod settings;
 mod slots;
 mod table;
+mod text;
 
 pub(super) use answer::Finished;
 pub(super) use call::Joined;

@@ -1,6 +1,7 @@
 //! What differs by operating system, behind the same function names for each.
 
 mod exit;
+mod interpreter;
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]
@@ -12,14 +13,16 @@ use unix as this_system;
 use windows as this_system;
 
 pub(super) use exit::Exit;
-pub use this_system::use_terminal;
+pub(super) use interpreter::Interpreter;
 pub(super) use this_system::{
     CallTree, Child, ChildEnd, Command, Drainer, Ended, FileId, InputEnd, InputPipe, OutputEnd, OutputPipe, Pty,
-    PtySlave, SignalNumber, Signals, Step, TreeHome, UnknownSignal, account, another_handle, connection_limit,
-    create_private, create_private_dir, file_id, file_id_at, interpreter, keep_alive, may_enter, open_private_append,
-    packages, raise_file_limit, reap_orphans, root_folder, set_reuse_address, set_v6_only, start_time, step_time,
-    system_info, system_metrics, system_processes, system_sockets, time, truncate, try_lock, unlock,
+    PtySlave, SignalNumber, Signals, Step, TreeHome, UnknownSignal, WaitedFor, account, another_handle,
+    connection_limit, create_private, create_private_dir, exit_code, file_id, file_id_at, foreign_text, how_it_ended,
+    interpreter, keep_alive, may_enter, open_private_append, ours_apart, packages, raise_file_limit, reap_orphans,
+    root_folder, set_reuse_address, set_v6_only, start_time, step_time, system_info, system_metrics, system_processes,
+    system_sockets, time, truncate, try_lock, unlock,
 };
 pub use this_system::{
-    ask_to_stop, default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop, interrupt_process,
+    as_service, ask_to_stop, default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop,
+    interrupt_process, use_terminal,
 };
