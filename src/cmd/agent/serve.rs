@@ -43,7 +43,8 @@ pub(super) struct ServeArgs {
     /// File with the token; waited for while it is missing
     ///
     /// Where it is not given: `/etc/podlink/agent_token.txt` for root, else `podlink/agent_token.txt` in the user's
-    /// configuration folder.
+    /// configuration folder. On Windows `podlink\agent_token.txt` in `ProgramData` for an administrator, else in the
+    /// user's `AppData\Local`.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 

@@ -88,7 +88,10 @@ fn hostname() -> String {
 /// Processors.
 pub(super) fn cpus() -> u32 {
     // SAFETY: it takes no pointer.
-    unsafe { GetActiveProcessorCount(ALL_PROCESSOR_GROUPS) }.max(1)
+    let of_all_groups = unsafe { GetActiveProcessorCount(ALL_PROCESSOR_GROUPS) };
+    // Wine knows of one group, and not always how many are in it
+    let of_own = std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(1));
+    of_all_groups.max(of_own)
 }
 
 fn uptime_ms() -> u64 {
