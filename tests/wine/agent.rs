@@ -45,7 +45,7 @@ fn a_world_ends_with_all_that_is_in_it() {
 fn the_host_runs_programs_and_hears_their_exit_codes() {
     let Some(agent) = WineAgent::start() else { return };
     for (code, heard) in [(0, 0), (3, 3), (255, 255), (256, 1)] {
-        let run = agent.pod(&["exec", "--", "cmd", "/c", &format!("exit {code}")]).run().exits(heard);
+        let run = agent.pod(&["exec", "--shell", "cmd", &format!("exit {code}")]).run().exits(heard);
         assert_eq!(run.stdout, "", "{}", run.stderr);
     }
     // an access violation, as Windows tells it
