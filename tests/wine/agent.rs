@@ -49,7 +49,7 @@ fn the_host_runs_programs_and_hears_their_exit_codes() {
         assert_eq!(run.stdout, "", "{}", run.stderr);
     }
     // an access violation, as Windows tells it
-    let run = agent.pod(&["exec", "--json", "--shell", "cmd", "exit 0xC0000005"]).run();
+    let run = agent.pod(&["exec", "--json", "--shell", "cmd", "exit -1073741819"]).run();
     assert_eq!(run.json()["rc"], 0xC000_0005_u32, "{} {}", run.stdout, run.stderr);
     let run = agent.pod(&["exec", "--shell", "cmd", "echo out& echo err 1>&2& exit 7"]).run().exits(7);
     assert_eq!((run.stdout.trim_end(), run.stderr.lines().next().unwrap().trim_end()), ("out", "err"));
