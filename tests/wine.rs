@@ -2,3 +2,4 @@
 
 mod agent;
 mod exe;
+mod install_bat;
