@@ -21,6 +21,8 @@ impl Exit {
     pub const FOREIGN_PROGRAM: Self = Self(13);
     /// The guest's installation failed.
     pub const INSTALL_FAILED: Self = Self(14);
+    /// The agent is to be started again.
+    pub const RESTART: Self = Self(crate::guest::RESTART_CODE);
     /// The remote program was killed by its time-out, as coreutils' `timeout` has it.
     pub const REMOTE_TIMED_OUT: Self = Self(124);
     /// podlink itself failed, as `docker run` and coreutils have it.
