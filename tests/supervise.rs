@@ -24,10 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const BACK_WITHIN: Duration = Duration::from_secs(5);
 
 /// A supervisor with its agent; both are killed when dropped.
-struct Supervised {
-    parent: Child,
-    folder: tempfile::TempDir,
-    port: Port,
+pub struct Supervised {
+    pub parent: Child,
+    pub folder: tempfile::TempDir,
+    pub port: Port,
     /// Agents that have been seen, since one whose parent is gone is nobody's child.
     seen: Vec<u32>,
 }
@@ -46,14 +46,14 @@ fn podlink() -> PathBuf {
 }
 
 impl Supervised {
-    fn start(flags: &[&str]) -> Self {
+    pub fn start(flags: &[&str]) -> Self {
         let mut supervised = Self::launch(Port::reserve(), flags);
         supervised.wait_ready(None);
         supervised
     }
 
     /// One that need not answer.
-    fn launch(port: Port, flags: &[&str]) -> Self {
+    pub fn launch(port: Port, flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let token = podlink::token::Token::generate().unwrap();
         write_private(&folder.path().join("token"), token.expose().as_str());
@@ -63,7 +63,7 @@ impl Supervised {
 
     /// Waits until an agent answers that is not this one; its id.
     #[track_caller]
-    fn wait_ready(&mut self, other_than: Option<&str>) -> String {
+    pub fn wait_ready(&mut self, other_than: Option<&str>) -> String {
         let mut id = String::new();
         wait_for("an agent to be ready", PATIENCE, || {
             if let Some(health) = self.health() {
@@ -76,7 +76,7 @@ impl Supervised {
     }
 
     /// The id of the agent that is ready, where there is one.
-    fn health(&self) -> Option<String> {
+    pub fn health(&self) -> Option<String> {
         std::net::TcpStream::connect(("127.0.0.1", self.port.number())).ok()?;
         let health = request("GET", "/health", &[], b"");
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port.number())).ok()?;
@@ -91,25 +91,25 @@ impl Supervised {
 
     /// The one agent that its supervisor has.
     #[track_caller]
-    fn agent(&mut self) -> u32 {
+    pub fn agent(&mut self) -> u32 {
         let children = processes::children_of(self.parent.id());
         assert_eq!(children.len(), 1, "{}", self.log());
         self.seen.push(children[0]);
         children[0]
     }
 
-    fn authorized(&self, method: &str, path: &str, body: &[u8]) -> Pending {
+    pub fn authorized(&self, method: &str, path: &str, body: &[u8]) -> Pending {
         let bearer = format!("Bearer {}", std::fs::read_to_string(self.folder.path().join("token")).unwrap());
         let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
         Pending::send(self.port.number(), &request(method, path, &headers, body))
     }
 
-    fn log(&self) -> String {
+    pub fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
     #[track_caller]
-    fn ends(&mut self) -> ExitStatus {
+    pub fn ends(&mut self) -> ExitStatus {
         let mut ended = None;
         wait_for("the supervisor to end", PATIENCE, || {
             ended = self.parent.try_wait().unwrap();

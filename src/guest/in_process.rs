@@ -9,7 +9,10 @@ use anyhow::{Context as _, ensure};
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
-use super::{Config, second, server::{Ended, serve}};
+use super::{
+    Config, second,
+    server::{Ended, serve},
+};
 use crate::token::{Token, replace_private};
 
 /// For an agent that has all it needs to become ready.

@@ -46,7 +46,8 @@ pub(super) fn run(args: &RestartArgs) -> Outcome {
         }
         Restarted::UnderWay { drain } => {
             let seconds = drain.as_secs_f64();
-            printer.line(&format!("the agent restarts once its calls, this one too, have ended; they have {seconds} s"));
+            printer
+                .line(&format!("the agent restarts once its calls, this one too, have ended; they have {seconds} s"));
             Exit::SUCCESS
         }
         Restarted::NotBack { before } => {

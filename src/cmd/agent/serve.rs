@@ -19,9 +19,9 @@ use super::{
 };
 use crate::{
     guest::{
-        self, AuthDelays, Backoff, Claim, Config, Deadlines, Ended, EventSettings, HostName, Keep, Keeper, LogFormat, LogGuard,
-        LogSettings, Network, Origin, PidFile, Rotation, ServiceStart, Signals, StopRequests, SupervisorSettings,
-        calls::Settings, install::Installation,
+        self, AuthDelays, Backoff, Claim, Config, Deadlines, Ended, EventSettings, HostName, Keep, Keeper, LogFormat,
+        LogGuard, LogSettings, Network, Origin, PidFile, Rotation, ServiceStart, Signals, StopRequests,
+        SupervisorSettings, calls::Settings, install::Installation,
     },
     protocol::{DEFAULT_PORT, RunMode},
 };

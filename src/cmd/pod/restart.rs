@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{Exit, Failure, Outcome, PodChoice, Printer, block_on, seconds, signal::Interrupts};
 use crate::host::{
     self, AgentClient, ClientSettings, EngineKind, Pod, RESTART_TIMEOUT, WaitSettings,
-    engine::{self, EngineSettings, Started},
+    engine::{self, ContainerState, EngineSettings, Started},
 };
 
 /// Stop a pod and start it again
@@ -89,10 +89,15 @@ fn restart_agent(pod: &Pod, timeout: Duration, printer: Printer) -> Outcome {
     let client = AgentClient::for_pod(pod, ClientSettings::DEFAULT)?;
     let settings = WaitSettings { timeout, ..WaitSettings::DEFAULT };
     let begun = Instant::now();
+    // the local engine knows of agents alone that it has started itself, and those cannot be restarted
+    let container = async || match pod.settings().engine {
+        EngineKind::Local => Ok(ContainerState::Running),
+        EngineKind::Podman | EngineKind::Docker => engine::state(pod).await,
+    };
     let (accepted, health) = block_on(async {
         let mut interrupts = Interrupts::catch()?;
-        let restarting = host::restart_agent(&client, || engine::state(pod), &settings, |_| {});
-        interrupts.or(async { restarting.await.map_err(Failure::from) }).await
+        let restarting = host::restart_agent(&client, container, &settings, |_| {});
+        Box::pin(interrupts.or(async { restarting.await.map_err(Failure::from) })).await
     })?;
     if printer.is_json() {
         printer.json(&AgentJson {
@@ -104,7 +109,11 @@ fn restart_agent(pod: &Pod, timeout: Duration, printer: Printer) -> Outcome {
         });
     } else {
         let seconds = begun.elapsed().as_secs_f64();
-        printer.line(&format!("the agent of pod {} is up again after {seconds:.1} s, version {}", pod.name(), health.version));
+        printer.line(&format!(
+            "the agent of pod {} is up again after {seconds:.1} s, version {}",
+            pod.name(),
+            health.version
+        ));
     }
     Ok(Exit::SUCCESS)
 }

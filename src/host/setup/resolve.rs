@@ -86,12 +86,7 @@ fn guest(request: &SetupRequest, was: Option<&PodSettings>, engine: EngineKind) 
 }
 
 /// winpodx' agent runs in Windows alone.
-fn agent(
-    request: &SetupRequest,
-    was: Option<&PodSettings>,
-    engine: EngineKind,
-    guest: GuestOs,
-) -> Result<AgentKind> {
+fn agent(request: &SetupRequest, was: Option<&PodSettings>, engine: EngineKind, guest: GuestOs) -> Result<AgentKind> {
     let agent = request.agent.or(was.map(|was| was.agent)).unwrap_or_default();
     if request.agent == Some(AgentKind::Winpodx) && (engine == EngineKind::Local || guest != GuestOs::Windows) {
         return Err(Error::new(ErrorKind::Settings, "winpodx' agent runs in Windows guests alone")
