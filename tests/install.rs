@@ -411,6 +411,7 @@ fn the_agent_takes_up_what_a_killed_installer_has_left() {
 /// Whatever instant the kill comes at: another run ends it, and nothing says "done" before it is.
 #[test]
 fn an_installer_that_is_killed_at_any_instant_is_made_good_by_another_run() {
+    const KILLS: u32 = 14;
     let guest = Guest::new();
     for name in ["10-a.sh", "20-b.sh"] {
         guest.hook(name, "sleep 0.05");
@@ -418,7 +419,6 @@ fn an_installer_that_is_killed_at_any_instant_is_made_good_by_another_run() {
     let begun = Instant::now();
     drop(guest.install(&["--mode", "manual"]).run().exits(0));
     let whole = begun.elapsed();
-    const KILLS: u32 = 14;
     for kill_number in 0..KILLS {
         // from the start again, but with what kills before left lying about
         guest.kill_agent();

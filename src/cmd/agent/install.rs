@@ -125,7 +125,7 @@ fn absolute(path: &std::path::Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| format!("{} is no path", path.display()))
 }
 
-pub(super) fn run(args: InstallArgs) -> Outcome {
+pub(super) fn run(args: &InstallArgs) -> Outcome {
     let settings = args.settings()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
