@@ -78,6 +78,7 @@ fn parse() -> Result<Cli, clap::Error> {
 
 /// Parses the command line, runs the command, reports its failure, and returns the exit code.
 pub fn main() -> std::process::ExitCode {
+    crate::guest::use_terminal();
     let cli = match parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() && std::env::args_os().any(|arg| arg == "--json") => {

@@ -68,6 +68,10 @@ pub(super) struct SetupArgs {
     /// The image's NETWORK, for machines where its own choice does not work
     #[arg(long, value_name = "MODE")]
     network: Option<String>,
+    /// The podlink.exe that becomes the agent in Windows; without it the one that is staged stays, and a pod that has none
+    /// gets the one beside this program, or the one that this program carries
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    agent_exe: Option<PathBuf>,
     /// Show what would change, without secrets, and write nothing
     #[arg(long)]
     dry_run: bool,
@@ -113,6 +117,8 @@ struct SetupJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<&'a str>,
     token: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_exe: Option<&'static str>,
     changed: bool,
     files: Vec<FileJson<'a>>,
     notes: &'a [String],
@@ -152,6 +158,7 @@ pub(super) fn run(args: SetupArgs) -> Outcome {
         password: args.password_file.as_deref().map(setup::read_password).transpose()?,
         timezone: args.timezone,
         network: args.network,
+        agent_exe: args.agent_exe,
     };
     if let Some(form) = args.emit {
         let form = match form {
@@ -189,6 +196,7 @@ fn print_json(printer: Printer, plan: &Plan, dry_run: bool) {
         ports: &plan.settings.ports,
         image: image(plan),
         token: plan.token_fate.as_str(),
+        agent_exe: plan.guest_exe.as_ref().map(setup::GuestExe::as_str),
         changed: changed(plan),
         files: plan
             .files
@@ -241,6 +249,9 @@ fn summary(plan: &Plan, dry_run: bool) -> Result<String, std::fmt::Error> {
             writeln!(text, "  ports   agent {agent}, remote desktop {rdp}, web viewer {web}")?;
         }
         None => writeln!(text, "  ports   agent {}", ports.agent)?,
+    }
+    if let Some(exe) = &plan.guest_exe {
+        writeln!(text, "  agent   {exe}")?;
     }
     write!(text, "  token   {}", plan.token_fate.as_str())?;
     Ok(text)

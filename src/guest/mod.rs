@@ -65,6 +65,7 @@ pub use network::{MalformedNetwork, Network};
 pub use pid_file::{PidFile, PidFileError};
 pub use server::serve;
 pub use signals::{Signal, Signals};
+pub use sys::use_terminal;
 pub use sys::{
     ask_to_stop, default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop, interrupt_process,
 };

@@ -19,6 +19,7 @@ mod status;
 pub mod terminal;
 pub mod time_sync;
 mod watch;
+mod windows_exe;
 
 pub use client::{
     AgentClient, AgentEvent, AttachEvent, Attached, AttachedInput, AttachedOutput, ClientSettings, EventItem,
@@ -35,3 +36,4 @@ pub use readiness::{Progress, WaitSettings, WaitStage, wait_ready};
 pub use state::{AgentSign, PodState};
 pub use status::{AgentStatus, PodStatus, TokenStatus, status};
 pub use watch::{Change, WatchSettings, watch};
+pub use windows_exe::{NoWindowsExe, WindowsExe};

@@ -159,8 +159,9 @@ impl Out for RotatingFile {
 
 fn opened(path: &Path) -> io::Result<Open> {
     let file = open_private_append(path)?;
-    let meta = file.metadata()?;
-    Ok(Open { id: file_id(&file)?, is_file: meta.is_file(), file })
+    // some systems have nothing to tell of a device
+    let is_file = file.metadata().is_ok_and(|meta| meta.is_file());
+    Ok(Open { id: file_id(&file)?, is_file, file })
 }
 
 fn is_ahead(time: Option<Instant>) -> bool {
@@ -168,8 +169,23 @@ fn is_ahead(time: Option<Instant>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// Whether a file that somebody has open loses its name at once when that is given to another: on Unix always, on
+    /// Windows where the file system can (NTFS), under Wine not. Without it the file is turned over later.
+    pub(in super::super) fn open_files_give_up_their_names(folder: &Path) -> bool {
+        let [old, new] = ["old", "new"].map(|name| folder.join(name));
+        std::fs::write(&old, "old").unwrap();
+        std::fs::write(&new, "new").unwrap();
+        let held = File::open(&old).unwrap();
+        let gives = std::fs::rename(&new, &old).is_ok();
+        drop(held);
+        for path in [old, new] {
+            drop(std::fs::remove_file(path));
+        }
+        gives
+    }
 
     const SMALL: Rotation = Rotation { max_bytes: 100, files: 3 };
 
@@ -208,6 +224,9 @@ mod tests {
         let folder = top.path().join("logs");
         std::fs::create_dir(&folder).unwrap();
         let path = folder.join("log");
+        if !open_files_give_up_their_names(top.path()) {
+            return;
+        }
         let mut file = RotatingFile::open(path.clone(), SMALL).unwrap();
         file.line(b"one\n").unwrap();
         std::fs::remove_file(&path).unwrap();
@@ -225,6 +244,7 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let path = top.path().join("log");
         let rotation = Rotation { max_bytes: 4000, files: 1000 };
+        let begun = Instant::now();
         std::thread::scope(|scope| {
             for writer in 0..4 {
                 let path = path.clone();
@@ -236,10 +256,12 @@ mod tests {
                 });
             }
         });
+        // who waits longer than this writes all the same
+        let in_time = begun.elapsed() < LOCK_PATIENCE;
         let mut lines = Vec::new();
         for name in names(top.path()) {
             let text = fs_err::read_to_string(top.path().join(name)).unwrap();
-            assert!(text.len() <= 4000);
+            assert!(text.len() <= 4000 || !in_time);
             lines.extend(text.lines().map(str::to_owned));
         }
         lines.sort();
@@ -256,7 +278,7 @@ mod tests {
         let path = top.path().join("log");
         let mut file = RotatingFile::open(path.clone(), SMALL).unwrap();
         let other = File::open(&path).unwrap();
-        other.lock().unwrap();
+        try_lock(&other).unwrap();
         let begun = Instant::now();
         for _ in 0..30 {
             file.line(b"0123456789\n").unwrap();
@@ -267,6 +289,9 @@ mod tests {
 
     #[test]
     fn a_device_is_written_to_and_never_renamed() {
+        if std::fs::write("/dev/full", b"x").is_ok() || !Path::new("/dev/full").exists() {
+            return; // no such devices
+        }
         let mut file = RotatingFile::open("/dev/null".into(), SMALL).unwrap();
         for _ in 0..100 {
             file.line(b"0123456789\n").unwrap();

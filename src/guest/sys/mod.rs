@@ -12,13 +12,13 @@ use unix as this_system;
 use windows as this_system;
 
 pub(super) use exit::Exit;
+pub use this_system::use_terminal;
 pub(super) use this_system::{
-    CallTree, Child, ChildEnd, Command, Drainer, Ended, FileId, InputEnd, InputPipe, OutputEnd, OutputPipe,
-    PACKAGE_LISTS, PackageList, Pty, PtySlave, SignalNumber, Signals, Step, TreeHome, UnknownSignal, WaitedFor,
-    account, another_handle, connection_limit, create_private, create_private_dir, file_id, file_id_at, interpreter,
-    keep_alive, may_enter, open_private_append, raise_file_limit, reap_orphans, root_folder, set_reuse_address,
-    set_v6_only, start_time, step_time, system_info, system_metrics, system_processes, system_sockets, time, truncate,
-    try_lock, unlock,
+    CallTree, Child, ChildEnd, Command, Drainer, Ended, FileId, InputEnd, InputPipe, OutputEnd, OutputPipe, Pty,
+    PtySlave, SignalNumber, Signals, Step, TreeHome, UnknownSignal, account, another_handle, connection_limit,
+    create_private, create_private_dir, file_id, file_id_at, interpreter, keep_alive, may_enter, open_private_append,
+    packages, raise_file_limit, reap_orphans, root_folder, set_reuse_address, set_v6_only, start_time, step_time,
+    system_info, system_metrics, system_processes, system_sockets, time, truncate, try_lock, unlock,
 };
 pub(super) use this_system::{
     EXE_NAME, FIREWALL_FORGETS, REPLACING_IS_RETRIED, SESSION_NEEDS_SUPERVISOR, check_trusted, close_firewall,

@@ -18,7 +18,7 @@ pub(super) fn apply(plan: &Plan) -> Result<()> {
             drop(stage(&plan.token, &plan.oem)?);
         }
         if file.change != Change::Unchanged {
-            replace_private(&file.path, file.content.0.as_bytes())?;
+            replace_private(&file.path, file.content.bytes())?;
         }
     }
     Ok(())

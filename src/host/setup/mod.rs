@@ -6,15 +6,18 @@
 mod apply;
 mod diff;
 mod emit;
+mod guest_exe;
 mod machine_check;
 mod plan;
 mod port_choice;
 mod request;
 mod resolve;
+mod staging;
 
 use std::{os::unix::fs::DirBuilderExt as _, time::Duration};
 
 pub use emit::{Emitted, Form, emit};
+pub use guest_exe::{GUEST_EXE, GuestExe, INSTALL_BAT};
 pub use plan::{Change, Plan, PlannedFile, TokenFate};
 pub use request::{EngineChoice, SetupRequest, read_password};
 

@@ -10,9 +10,10 @@ use zeroize::Zeroizing;
 use super::{
     SetupSettings,
     diff::{self, Secrets},
+    guest_exe::GuestExe,
     machine_check::{self, Facts},
     request::SetupRequest,
-    resolve,
+    resolve, staging,
 };
 use crate::{
     compose::{self, ComposePod, HostPorts, Relabel},
@@ -31,6 +32,8 @@ pub struct Plan {
     pub settings: PodSettings,
     /// What becomes of the token.
     pub token_fate: TokenFate,
+    /// The agent that is staged for the guest; `None` for a guest that gets none from us.
+    pub guest_exe: Option<GuestExe>,
     /// Folders that are made where they are missing.
     pub folders: Vec<PathBuf>,
     /// The files in the order in which they are written.
@@ -57,7 +60,19 @@ pub struct PlannedFile {
 }
 
 /// What is written; shown by nothing.
-pub(super) struct Content(pub(super) Zeroizing<String>);
+pub(super) enum Content {
+    Text(Zeroizing<String>),
+    Bytes(Vec<u8>),
+}
+
+impl Content {
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Text(text) => text.as_bytes(),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
 
 impl std::fmt::Debug for Content {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -155,6 +170,11 @@ pub(super) async fn make(
         files.push(file(dir.join(Pod::COMPOSE_FILE), text)?);
         folders.extend([share, storage]);
     }
+    let staged = staging::of(name, &pod, &oem, request.agent_exe.as_deref())?;
+    for (path, text) in staged.texts {
+        files.push(file(path, Zeroizing::new(text.to_owned()))?);
+    }
+    files.extend(staged.exe_file);
     files.push(file(dir.join(Pod::SETTINGS_FILE), settings_yaml(&pod)?)?);
 
     let mut plan = Plan {
@@ -162,10 +182,11 @@ pub(super) async fn make(
         dir,
         settings: pod,
         token_fate,
+        guest_exe: staged.exe,
         folders,
         files,
-        notes: vec![],
-        warnings: vec![],
+        notes: staged.notes,
+        warnings: staged.warnings,
         token,
         oem,
     };
@@ -220,10 +241,11 @@ fn remark(plan: &mut Plan, earlier: Option<&Pod>, runs: bool) {
     if plan.settings.engine == EngineKind::Local {
         plan.notes.push("the local engine runs scripts on this machine, as this user".to_owned());
     } else {
-        plan.notes.push(format!(
-            "{} holds the token, to be staged for the guest; nothing else is staged",
-            plan.oem.display()
-        ));
+        let what = match &plan.guest_exe {
+            None | Some(GuestExe::Missing) => "the token, to be staged for the guest; no agent is staged",
+            Some(_) => "what is staged for the guest: its agent, the agent's installation and its token",
+        };
+        plan.notes.push(format!("{} holds {what}", plan.oem.display()));
     }
 }
 
@@ -240,13 +262,20 @@ fn plan_file(path: PathBuf, content: Zeroizing<String>, secrets: &Secrets) -> Re
             diff::unified(&path, old.as_ref().map(|old| old.as_str()), &content, secrets)
         }
     };
-    Ok(PlannedFile { path, change, diff, content: Content(content) })
+    Ok(PlannedFile { path, change, diff, content: Content::Text(content) })
 }
 
-/// What a file of ours holds; `None` where there is none.
+/// What a text of ours holds; `None` where there is none.
 fn read(path: &Path) -> Result<Option<Zeroizing<String>>> {
     /// None of ours comes near it.
     const MAX: u64 = 1 << 20;
+    let Some(bytes) = read_bytes(path, MAX)? else { return Ok(None) };
+    let bytes = Zeroizing::new(bytes);
+    Ok(Some(Zeroizing::new(String::from_utf8_lossy(&bytes).into_owned())))
+}
+
+/// What a file of ours holds, up to one byte more than `max`; `None` where there is none.
+pub(super) fn read_bytes(path: &Path, max: u64) -> Result<Option<Vec<u8>>> {
     let file = match token::open_private(path, Owners::Us) {
         Ok(file) => file,
         Err(TokenError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -256,11 +285,11 @@ fn read(path: &Path) -> Result<Option<Zeroizing<String>>> {
                 .with_hint("look who put it there, remove it, and run setup again"));
         }
     };
-    let mut text = Zeroizing::new(Vec::new());
-    file.take(MAX).read_to_end(&mut text).map_err(|error| {
+    let mut bytes = Vec::new();
+    file.take(max + 1).read_to_end(&mut bytes).map_err(|error| {
         Error::new(ErrorKind::File, format!("could not read {}", path.display())).with_source(error)
     })?;
-    Ok(Some(Zeroizing::new(String::from_utf8_lossy(&text).into_owned())))
+    Ok(Some(bytes))
 }
 
 fn settings_yaml(settings: &PodSettings) -> Result<Zeroizing<String>> {

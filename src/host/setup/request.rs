@@ -1,6 +1,9 @@
 //! What a setup is asked for; what it is not asked for stays as it was.
 
-use std::{io::Read as _, path::Path};
+use std::{
+    io::Read as _,
+    path::{Path, PathBuf},
+};
 
 use zeroize::Zeroizing;
 
@@ -47,6 +50,8 @@ pub struct SetupRequest {
     pub timezone: Option<String>,
     /// The image's `NETWORK`.
     pub network: Option<String>,
+    /// The executable that becomes the agent in a Windows guest.
+    pub agent_exe: Option<PathBuf>,
 }
 
 /// Reads a password from a file: its text less one line end.

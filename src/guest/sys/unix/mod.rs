@@ -25,6 +25,7 @@ mod socket;
 mod sockets;
 mod spawn;
 mod subreaper;
+mod terminal;
 mod tree;
 mod users;
 
@@ -39,7 +40,7 @@ pub(in crate::guest) use files::{
     truncate, try_lock, unlock,
 };
 pub use files::{default_install_log, default_runs_dir, default_token_file};
-pub(in crate::guest) use first_process::{WaitedFor, reap_orphans};
+pub(in crate::guest) use first_process::reap_orphans;
 pub(in crate::guest) use install::{
     EXE_NAME, FIREWALL_FORGETS, REPLACING_IS_RETRIED, SESSION_NEEDS_SUPERVISOR, check_trusted, close_firewall,
     create_program_dir, default_mode, default_program_dir, default_state_dir, exclude_from_scans, guard_program,
@@ -47,7 +48,7 @@ pub(in crate::guest) use install::{
     registered, remove_program, replace_program, start_agent, unregister, without_window,
 };
 pub(in crate::guest) use machine::{system_info, system_metrics};
-pub(in crate::guest) use packages::{PACKAGE_LISTS, PackageList};
+pub(in crate::guest) use packages::packages;
 pub(in crate::guest) use pipe::{InputPipe, OutputPipe};
 pub(in crate::guest) use process_table::{process_lives, start_time};
 pub(in crate::guest) use processes::system_processes;
@@ -61,4 +62,5 @@ pub(in crate::guest) use sockets::system_sockets;
 pub use spawn::interrupt_process;
 pub(in crate::guest) use spawn::raise_file_limit;
 pub use subreaper::hold_loop;
+pub use terminal::use_terminal;
 pub(in crate::guest) use tree::{CallTree, Ended, TreeHome};

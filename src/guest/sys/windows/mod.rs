@@ -6,6 +6,7 @@ mod command;
 mod command_line;
 mod console;
 mod create_process;
+mod disks;
 mod drain;
 mod ends;
 mod environment;
@@ -17,20 +18,27 @@ mod install;
 mod interrupt;
 mod job;
 mod machine;
+mod network;
+mod nt;
 mod overlapped;
 mod packages;
 mod pipe;
+mod process_list;
+mod process_look;
 mod process_table;
 mod processes;
 mod program;
 mod pty;
+mod registry;
 mod shell;
 mod signal_names;
 mod signals;
 mod socket;
 mod sockets;
 mod spawn;
+mod terminal;
 mod tree;
+mod users;
 mod wait;
 
 pub(in crate::guest) use account::account;
@@ -44,7 +52,7 @@ pub(in crate::guest) use files::{
     truncate, try_lock, unlock,
 };
 pub use files::{default_install_log, default_runs_dir, default_token_file};
-pub(in crate::guest) use first_process::{WaitedFor, reap_orphans};
+pub(in crate::guest) use first_process::reap_orphans;
 pub(in crate::guest) use install::{
     EXE_NAME, FIREWALL_FORGETS, REPLACING_IS_RETRIED, SESSION_NEEDS_SUPERVISOR, check_trusted, close_firewall,
     create_program_dir, default_mode, default_program_dir, default_state_dir, exclude_from_scans, guard_program,
@@ -53,7 +61,7 @@ pub(in crate::guest) use install::{
 };
 pub use interrupt::interrupt_process;
 pub(in crate::guest) use machine::{system_info, system_metrics};
-pub(in crate::guest) use packages::{PACKAGE_LISTS, PackageList};
+pub(in crate::guest) use packages::packages;
 pub(in crate::guest) use pipe::{InputPipe, OutputPipe};
 pub(in crate::guest) use process_table::{process_lives, start_time};
 pub(in crate::guest) use processes::system_processes;
@@ -65,4 +73,5 @@ pub use signals::ask_to_stop;
 pub(in crate::guest) use socket::{another_handle, connection_limit, keep_alive, set_reuse_address, set_v6_only};
 pub(in crate::guest) use sockets::system_sockets;
 pub(in crate::guest) use spawn::raise_file_limit;
+pub use terminal::use_terminal;
 pub(in crate::guest) use tree::{CallTree, Ended, TreeHome};

@@ -1,0 +1,5 @@
+//! The Windows build under Wine: `scripts/test wine`. What Wine cannot show stands in docs/windows.md.
+
+mod agent;
+mod exe;
+mod install;
