@@ -39,7 +39,7 @@ impl Guest {
 
     fn without_token() -> Self {
         let top = tempfile::tempdir().unwrap();
-        for folder in ["bundle/hooks", "fakes", "home", "root/usr/lib/systemd"] {
+        for folder in ["bundle/hooks", "fakes", "home", "root/usr/lib/systemd/systemd"] {
             std::fs::create_dir_all(top.path().join(folder)).unwrap();
         }
         // a link to save the time of copying; what is installed is a copy all the same
@@ -625,7 +625,7 @@ fn firewalld_is_opened_in_the_running_configuration_alone() {
     assert_eq!(guest.text("opened"), "");
     agent.wait().unwrap();
 
-    guest.fake("firewall-cmd", "[ \"$1\" = --state ] || { echo NOT_AUTHORIZED >&2; exit 253; }");
+    guest.fake("firewall-cmd", "[ \"$1\" = --state ] && echo running || { echo NOT_AUTHORIZED >&2; exit 253; }");
     guest.stage_token(&guest.token);
     let run = guest.install_on("0.0.0.0", &flags).run().exits(0);
     has(&run, &["firewall: failed: firewalld does not open port", "NOT_AUTHORIZED", "install.done"]);
