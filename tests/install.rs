@@ -134,7 +134,9 @@ impl Guest {
     fn kill_agent(&self) {
         let Some(pid) = self.agent() else { return };
         kill(pid, rustix::process::Signal::KILL);
-        wait_for("the agent's end", PATIENCE, || self.agent().is_none());
+        // the command line goes first, and the sockets after it
+        let listens = || std::net::TcpStream::connect(("127.0.0.1", self.port.number())).is_ok();
+        wait_for("the agent's end", PATIENCE, || self.agent().is_none() && !listens());
     }
 
     /// Starts it again, as the log-on of the next day does.
