@@ -2,4 +2,5 @@
 
 mod agent;
 mod exe;
+mod install;
 mod install_bat;
