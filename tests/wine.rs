@@ -1,3 +1,4 @@
 //! The Windows build under Wine: `scripts/test wine`. What Wine cannot show stands in docs/windows.md.
 
 mod exe;
+mod powershell;
