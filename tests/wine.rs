@@ -1,4 +1,5 @@
 //! The Windows build under Wine: `scripts/test wine`. What Wine cannot show stands in docs/windows.md.
 
+mod cmd;
 mod exe;
 mod powershell;

@@ -328,9 +328,12 @@ pub(crate) fn a_large_script_arrives_whole(shell: &Shell) {
 }
 
 pub(crate) fn prompts_fail_at_once(shell: &Shell) {
-    for prompt in
-        ["Read-Host", "Read-Host 'name'", "Get-Credential", "$Host.UI.PromptForChoice('a', 'b', @('x', 'y'), 0)"]
-    {
+    for prompt in [
+        "Read-Host",
+        "Read-Host 'name'",
+        "$Host.UI.PromptForCredential('a', 'b', 'c', 'd')",
+        "$Host.UI.PromptForChoice('a', 'b', @('x', 'y'), 0)",
+    ] {
         let ran = shell.run(&format!("{prompt}; 'went on'"));
         assert!(ran.stdout.ends_with("went on\n"), "{prompt}: {ran:?}");
         assert!(ran.stderr.contains("NonInteractive"), "{prompt}: {ran:?}");
