@@ -86,7 +86,9 @@ fn what_differs_by_system_stays_in_its_place() {
                 }
             }
         }
-        if !name.starts_with("src/guest/sys/") && text.contains("unsafe_code") {
+        // access lists on Windows, which the token's room needs on both sides
+        let may_be_unsafe = ["src/guest/sys/", "src/token/private/windows"];
+        if !may_be_unsafe.iter().any(|place| name.starts_with(place)) && text.contains("unsafe_code") {
             wrong.push(format!("{name} opens unsafe code"));
         }
     }

@@ -20,7 +20,7 @@ fn agent() -> Option<Agent> {
         return None;
     };
     let folder = found.parent().unwrap().to_str().unwrap();
-    Some(Agent::with_env(&[("PATH", &format!("{folder}:{path}"))]))
+    Some(Agent::launch(&["--exec-slots", "20"], &[("PATH", &format!("{folder}:{path}"))]))
 }
 
 fn with_shell(list: impl FnOnce(&Shell)) {

@@ -8,7 +8,7 @@ use super::{
     gates::GateSettings,
 };
 use crate::{
-    protocol::{Limits, MAX_JSON_BODY},
+    protocol::{Limits, MAX_JSON_BODY, RunMode},
     token::WatchSettings,
 };
 
@@ -51,6 +51,8 @@ pub struct Config {
     pub events: events::Settings,
     /// The log whose warnings become events.
     pub log_tap: LogTap,
+    /// What started the agent, for `/whoami`.
+    pub mode: RunMode,
 }
 
 /// The patience with callers.
@@ -134,6 +136,7 @@ impl Config {
             keep: Keep::DEFAULT,
             events: events::Settings::DEFAULT,
             log_tap: LogTap::default(),
+            mode: RunMode::Manual,
         }
     }
 

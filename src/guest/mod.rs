@@ -46,6 +46,7 @@ mod snapshots;
 mod stamp;
 mod state;
 mod streams;
+mod supervisor;
 mod sweep;
 mod sys;
 mod system;
@@ -63,10 +64,11 @@ pub use log::{LogFormat, LogGuard, LogSettings, LogSource, Rotation, start_log};
 pub use network::{MalformedNetwork, Network};
 pub use pid_file::{PidFile, PidFileError};
 pub use server::serve;
-pub use signals::{Signal, Signals};
+pub use signals::{ServiceStart, Signal, Signals, StopRequests};
+pub use supervisor::{Backoff, SupervisorSettings, hear_supervisor, supervise};
 pub use sys::{
-    ask_to_stop, default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop, interrupt_process,
-    use_terminal,
+    as_service, ask_to_stop, default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop,
+    interrupt_process, use_terminal,
 };
 
 use ids::random_hex;

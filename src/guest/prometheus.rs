@@ -74,7 +74,9 @@ fn guest(page: &mut Page, metrics: &Metrics) {
     let states = [("running", metrics.processes_running), ("blocked", metrics.processes_blocked)];
     page.gauge("podlink_guest_processes_by_state", "What runs or could, and what waits for a disk.")
         .by("state", states);
-    page.counter("podlink_guest_forks", "Processes and threads that were ever started.").alone(metrics.forks);
+    if let Some(forks) = metrics.forks {
+        page.counter("podlink_guest_forks", "Processes and threads that were ever started.").alone(forks);
+    }
     page.gauge("podlink_guest_uptime_seconds", "Since the guest's start.").alone(metrics.uptime_seconds);
 }
 

@@ -3,7 +3,7 @@
 use axum::{Json, extract::State};
 
 use super::state::AppState;
-use crate::protocol::{RunMode, Whoami};
+use crate::protocol::Whoami;
 
 /// What this build can do beyond what every agent can.
 const FEATURES: &[&str] = &[
@@ -38,7 +38,7 @@ pub(super) async fn get(State(state): State<AppState>) -> Json<Whoami> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         features: FEATURES.iter().map(ToString::to_string).collect(),
         limits: state.config().limits(),
-        mode: RunMode::Manual,
+        mode: state.config().mode,
         install: None,
     })
 }

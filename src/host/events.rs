@@ -77,6 +77,10 @@ impl PodEvents {
         }
         request.types = types.iter().filter(|pattern| !of_host(pattern)).cloned().collect();
         let from_agent = types.is_empty() || !request.types.is_empty();
+        if let (true, Some(limits)) = (from_agent, pod.settings().agent.limits()) {
+            return Err(Error::new(ErrorKind::Unsupported, limits)
+                .with_hint(format!("this side's own event is there: `podlink pod events --types {POD_STATE}`")));
+        }
         let (state, connected, disconnected) = (wants(POD_STATE), wants(POD_CONNECTED), wants(POD_DISCONNECTED));
         let agent: Events = if from_agent || connected || disconnected {
             if !from_agent {

@@ -43,6 +43,20 @@ pub enum AgentKind {
     Winpodx,
 }
 
+impl AgentKind {
+    /// What an agent of this kind cannot do of that which podlink offers, as a sentence about it; `None` where nothing.
+    pub const fn limits(self) -> Option<&'static str> {
+        match self {
+            Self::Podlink => None,
+            Self::Winpodx => Some(
+                "winpodx' agent runs PowerShell scripts and no more: no other shells or programs, no input, variables or \
+                 folder, no terminals, jobs, sessions, events or logs, no lists, figures or clock of the guest, and a call \
+                 cannot be cancelled",
+            ),
+        }
+    }
+}
+
 /// The host's ports, all on 127.0.0.1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ports {

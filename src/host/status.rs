@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{
-    AgentClient, AgentSign, ClientSettings, EngineKind, Pod, PodState, Result,
+    AgentClient, AgentKind, AgentSign, ClientSettings, EngineKind, Pod, PodState, Result,
     client::{Seen, stage_sentence},
     engine::{self, ContainerState},
 };
@@ -48,6 +48,11 @@ pub struct AgentStatus {
     pub seen: &'static str,
     /// The same as a sentence.
     pub says: String,
+    /// Which agent the pod's settings say it is.
+    pub kind: AgentKind,
+    /// What such an agent cannot do, where that is anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limits: Option<&'static str>,
     /// Its health, where an agent answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health: Option<Health>,
@@ -108,7 +113,13 @@ pub async fn status(pod: &Pod, settings: ClientSettings) -> Result<PodStatus> {
         address: client.address().to_string(),
         ready: matches!(seen, Seen::Ready(_)) && trouble.is_none(),
         hint: trouble.take().and_then(|error| error.hint().map(str::to_owned)),
-        agent: AgentStatus { seen: seen.as_str(), says, health: seen.health().cloned() },
+        agent: AgentStatus {
+            seen: seen.as_str(),
+            says,
+            kind: pod.settings().agent,
+            limits: pod.settings().agent.limits(),
+            health: seen.health().cloned(),
+        },
         token,
     })
 }

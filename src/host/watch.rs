@@ -80,7 +80,7 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::host::{AgentStatus, EngineKind, TokenStatus};
+    use crate::host::{AgentKind, AgentStatus, EngineKind, TokenStatus};
 
     fn status(state: PodState) -> PodStatus {
         PodStatus {
@@ -90,7 +90,13 @@ mod tests {
             container: "running",
             engine_error: None,
             address: String::new(),
-            agent: AgentStatus { seen: "refused", says: String::new(), health: None },
+            agent: AgentStatus {
+                seen: "refused",
+                says: String::new(),
+                kind: AgentKind::Podlink,
+                limits: None,
+                health: None,
+            },
             token: TokenStatus::Unknown,
             ready: false,
             hint: None,

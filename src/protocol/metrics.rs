@@ -194,8 +194,9 @@ pub struct Metrics {
     pub processes_running: u64,
     /// Processes that wait for a disk.
     pub processes_blocked: u64,
-    /// Processes and threads that were ever started.
-    pub forks: u64,
+    /// Processes and threads that were ever started; null where the system counts no such thing.
+    #[serde(default)]
+    pub forks: Option<u64>,
     /// By place.
     #[serde(default)]
     pub disks: Vec<DiskSpace>,

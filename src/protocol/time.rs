@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 /// The guest's time zone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TimeZone {
-    /// Its name, `Europe/Berlin`, where it has one.
+    /// Its name, where it has one: `Europe/Berlin`, on Windows `W. Europe Standard Time`.
     #[serde(default)]
     pub name: Option<String>,
     /// Seconds that local time is ahead of UTC, now.

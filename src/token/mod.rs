@@ -17,7 +17,7 @@ use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 pub use private::{Owners, ensure_private_dir, open_private, others_with_access, replace_private};
 #[cfg(windows)]
-pub(crate) use private::{Privacy, facts, is_elevated, make_folder, open, own_sid, tighten};
+pub(crate) use private::{Privacy, facts, is_elevated, is_on_disk, make_folder, open, own_sid, tighten};
 pub use proof::{Challenge, Proof};
 pub use stage::{STAGED_NAME, stage};
 pub use store::{TOKEN_FILE, load, load_or_create};

@@ -169,7 +169,11 @@ pub(crate) fn odd_ends(shell: &Shell) {
 fn same_as_file(shell: &Shell, scripts: &[&str]) {
     shell.each(scripts, |script| {
         let plain = shell.run_plainly(script);
-        let ours = shell.run(script).with_the_agents_script_named("SCRIPT");
+        let mut ours = shell.run(script).with_the_agents_script_named("SCRIPT");
+        if shell.windows {
+            // which the plain run loses to the OEM page
+            ours.stderr = ours.stderr.replace('…', ".");
+        }
         assert_eq!(ours, plain, "{script}");
     });
 }

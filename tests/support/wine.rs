@@ -91,7 +91,7 @@ impl Wine {
 
         let mut keeper = Command::new(scripts().join("world"))
             .arg(folder.path())
-            .args(["sh", "-c", "echo here; cat"])
+            .args(["sh", "-c", "echo here; cat; exit"])
             .env("PODLINK_TEST_WINE_VISIBLE", std::env::join_paths(&setup.visible).unwrap())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -197,7 +197,7 @@ impl Drop for Wine {
         let deadline = Instant::now() + Duration::from_secs(5);
         while self.keeper.try_wait().is_ok_and(|ended| ended.is_none()) {
             if Instant::now() >= deadline {
-                drop(self.keeper.kill());
+                super::processes::kill(&[self.first]);
                 break;
             }
             std::thread::sleep(Duration::from_millis(5));

@@ -20,7 +20,7 @@ pub(super) fn agent() -> Option<WineAgent> {
     std::env::var_os("PODLINK_TEST_WINE")?; // else the set-up says so
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/wine/powershell");
     as_windows_powershell(&pwsh, &folder);
-    WineAgent::with(WineSetup::new().see(&folder).env("WINEPATH", &windows_path(&folder)), &[])
+    WineAgent::with(WineSetup::new().see(&folder).env("WINEPATH", &windows_path(&folder)), &["--exec-slots", "20"])
 }
 
 fn with_shell(list: impl FnOnce(&Shell)) {

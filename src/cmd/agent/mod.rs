@@ -3,7 +3,9 @@
 mod drain;
 mod hold;
 mod interrupt;
+mod patience;
 mod serve;
+mod supervise;
 
 use clap::{Args, Subcommand};
 

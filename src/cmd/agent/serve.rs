@@ -10,13 +10,18 @@ use anyhow::Context as _;
 use clap::Args;
 use tokio::sync::oneshot;
 
-use super::super::{Exit, Outcome, Printer};
+use super::{
+    super::{Exit, Outcome, Printer},
+    patience::PatienceArgs,
+    supervise,
+};
 use crate::{
     guest::{
-        self, AuthDelays, Claim, Config, Deadlines, EventSettings, HostName, Keep, LogFormat, LogGuard, LogSettings,
-        Network, Origin, PidFile, Rotation, Signals, calls::Settings,
+        self, AuthDelays, Backoff, Claim, Config, Deadlines, EventSettings, HostName, Keep, LogFormat, LogGuard,
+        LogSettings, Network, Origin, PidFile, Rotation, ServiceStart, Signals, StopRequests, SupervisorSettings,
+        calls::Settings,
     },
-    protocol::DEFAULT_PORT,
+    protocol::{DEFAULT_PORT, RunMode},
 };
 
 /// How long the end of the process waits for threads that hang in a system call.
@@ -38,7 +43,8 @@ pub(super) struct ServeArgs {
     /// File with the token; waited for while it is missing
     ///
     /// Where it is not given: `/etc/podlink/agent_token.txt` for root, else `podlink/agent_token.txt` in the user's
-    /// configuration folder.
+    /// configuration folder. On Windows `podlink\agent_token.txt` in `ProgramData` for an administrator, else in the
+    /// user's `AppData\Local`.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 
@@ -107,6 +113,25 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     install_log: Option<PathBuf>,
 
+    /// Have a small parent process start the agent again where it crashes
+    ///
+    /// The parent ends with an agent that ends in order; where one runs on the port already there is nothing to do. It
+    /// pauses between starts, at first hardly, then up to a minute, and logs why the agent ended.
+    #[arg(long, conflicts_with = "supervised")]
+    supervise: bool,
+
+    /// Listen to a supervisor on stdin
+    #[arg(long, hide = true)]
+    supervised: bool,
+
+    /// What starts the agent, to be told by `/whoami`
+    #[arg(long, value_name = "MODE", hide = true)]
+    run_mode: Option<Mode>,
+
+    /// Be a service, started by the system's service manager
+    #[arg(long, hide = true, conflicts_with = "supervised")]
+    service: bool,
+
     /// File to hold locked, with the pid in it, while the agent lives
     #[arg(long, value_name = "FILE", hide = true)]
     pid_file: Option<PathBuf>,
@@ -127,55 +152,27 @@ pub(super) struct ServeArgs {
     patience: PatienceArgs,
 }
 
-/// Deadlines that only tests have a reason to change, in milliseconds.
-#[derive(Debug, Args)]
-struct PatienceArgs {
-    #[arg(long, value_name = "MS", hide = true)]
-    header_deadline: Option<u64>,
-    #[arg(long, value_name = "MS", hide = true)]
-    body_stall: Option<u64>,
-    #[arg(long, value_name = "MS", hide = true)]
-    body_deadline: Option<u64>,
-    #[arg(long, value_name = "MS", hide = true)]
-    write_stall: Option<u64>,
-    #[arg(long, value_name = "MS", hide = true)]
-    attach_deadline: Option<u64>,
-    #[arg(long, value_name = "MS", hide = true)]
-    ping_interval: Option<u64>,
-    #[arg(long, value_name = "MS", hide = true)]
-    exec_queue_wait: Option<u64>,
-    #[arg(long, value_name = "MS", hide = true)]
-    orphan_grace: Option<u64>,
-    #[arg(long, value_name = "MS", hide = true)]
-    session_wait: Option<u64>,
-    #[arg(long, value_name = "MS", hide = true)]
-    stream_keep_alive: Option<u64>,
-    #[arg(long, value_name = "N", hide = true)]
-    max_connections: Option<usize>,
-    #[arg(long, value_name = "MS", hide = true)]
-    auth_delay: Option<u64>,
-    #[arg(long, value_name = "MS", hide = true)]
-    auth_delay_cap: Option<u64>,
-    #[arg(long, value_name = "MS", hide = true)]
-    auth_window: Option<u64>,
-    #[arg(long, value_name = "N", hide = true)]
-    auth_delayed: Option<usize>,
-    #[arg(long, value_name = "MS", hide = true)]
-    keep_logs: Option<u64>,
-    #[arg(long, value_name = "MS", hide = true)]
-    sweep_interval: Option<u64>,
-    #[arg(long, value_name = "MS", hide = true)]
-    events_keep_alive: Option<u64>,
-    #[arg(long, value_name = "N", hide = true)]
-    events_kept: Option<usize>,
-    #[arg(long, value_name = "MS", hide = true)]
-    snapshot_deadline: Option<u64>,
-}
-
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Format {
     Text,
     Json,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Mode {
+    Manual,
+    Session,
+    Service,
+}
+
+impl From<Mode> for RunMode {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Manual => Self::Manual,
+            Mode::Session => Self::Session,
+            Mode::Service => Self::Service,
+        }
+    }
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {
@@ -259,18 +256,66 @@ impl ServeArgs {
                 most: self.patience.events_kept.unwrap_or(defaults.events.most),
                 ..defaults.events
             },
+            mode: self.mode(),
             ..defaults
         })
+    }
+
+    fn mode(&self) -> RunMode {
+        match self.run_mode {
+            Some(mode) => mode.into(),
+            None if self.service => RunMode::Service,
+            None => RunMode::Manual,
+        }
+    }
+
+    fn backoff(&self) -> Backoff {
+        let or = |ms: Option<u64>, default| ms.map_or(default, Duration::from_millis);
+        Backoff {
+            first: or(self.patience.restart_pause, Backoff::DEFAULT.first),
+            longest: or(self.patience.restart_pause_cap, Backoff::DEFAULT.longest),
+            steady: or(self.patience.restart_steady, Backoff::DEFAULT.steady),
+        }
     }
 }
 
 pub(super) fn run(args: ServeArgs) -> Outcome {
-    let log = guest::start_log(&args.log_settings())?;
+    if args.service {
+        let body = |start: ServiceStart| {
+            let ended = run_here(args, Some(start));
+            // nobody reads it but who starts it by hand; the log has it
+            ended.unwrap_or_else(|failure| failure.report(Printer::new(false))).0
+        };
+        let code = guest::as_service(body).context("cannot be a service")?;
+        return Ok(Exit(code));
+    }
+    run_here(args, None)
+}
+
+/// The agent, or its supervisor, in this process.
+fn run_here(args: ServeArgs, service: Option<ServiceStart>) -> Outcome {
+    let settings = args.log_settings();
+    // one log for both, so that it tells the whole story; who changed what is the agent's to say
+    let audit_file = settings.audit_file.clone().filter(|_| !args.supervise);
+    let log = guest::start_log(&LogSettings { audit_file, ..settings })?;
+    let requests = service.map(|start| {
+        if let Err(error) = start.recovery {
+            tracing::warn!(%error, "the service manager could not be told to start this service again should it fail");
+        }
+        start.requests
+    });
+    if args.supervise {
+        let backoff = args.backoff();
+        return supervise::run(args.log_file.is_some(), requests, |settings| SupervisorSettings {
+            backoff,
+            ..settings
+        });
+    }
     let config = args.config(&log)?;
     let log_file = args.log_file.clone();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the agent's threads")?;
-    let outcome = runtime.block_on(serve(args, config));
+    let outcome = runtime.block_on(serve(args, config, requests));
     if let (Err(error), Some(_)) = (&outcome, &log_file) {
         // whoever started the agent may read its log alone
         tracing::error!("{error:#}");
@@ -279,9 +324,12 @@ pub(super) fn run(args: ServeArgs) -> Outcome {
     Ok(outcome?)
 }
 
-async fn serve(args: ServeArgs, config: Config) -> anyhow::Result<Exit> {
+async fn serve(args: ServeArgs, config: Config, requests: Option<StopRequests>) -> anyhow::Result<Exit> {
     // before anything can be found by others: who waits for the agent may want to end it at once
-    let mut signals = Signals::listen().context("cannot listen for signals")?;
+    let mut signals = Signals::listen().context("cannot listen for signals")?.and(requests);
+    if args.supervised {
+        signals = signals.and(Some(guest::hear_supervisor().context("cannot listen to the supervisor")?));
+    }
     let claimed = tokio::select! {
         claimed = guest::claim(&args.listen) => claimed?,
         _ = signals.next() => return Ok(Exit::SUCCESS),

@@ -15,7 +15,8 @@ const NAMED: usize = 4;
 pub(super) fn client_of(choice: &PodChoice) -> Result<(Pod, AgentClient), Failure> {
     let pod = choice.load()?;
     if pod.settings().agent == AgentKind::Winpodx {
-        return Err(Error::new(ErrorKind::Unsupported, "this pod's agent, winpodx', keeps no list of what it runs")
+        let limits = AgentKind::Winpodx.limits().unwrap_or_default();
+        return Err(Error::new(ErrorKind::Unsupported, limits)
             .with_hint("put podlink's own agent into the guest")
             .into());
     }

@@ -104,6 +104,9 @@ fn print(status: &PodStatus, printer: Printer) {
     if let Some(health) = &status.agent.health {
         printer.line(&format!("version    {}", printable(&health.version)));
     }
+    if let Some(limits) = status.agent.limits {
+        printer.line(&format!("limits     {limits}"));
+    }
     printer.line(&format!("token      {token}"));
     printer.line(&format!("ready      {}", if status.ready { "yes" } else { "no" }));
     if let Some(hint) = &status.hint {

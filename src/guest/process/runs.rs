@@ -25,7 +25,7 @@ const ENDED: &str = "ended-";
 #[derive(Debug)]
 pub(crate) struct Runs {
     folder: PathBuf,
-    _alive: File,
+    alive: Option<File>,
 }
 
 impl Runs {
@@ -48,7 +48,7 @@ impl Runs {
             // a sweeper may have taken it for a dead agent's in the instant before it is locked
             alive.lock()?;
             if lock.exists() {
-                return Ok(Self { folder, _alive: alive });
+                return Ok(Self { folder, alive: Some(alive) });
             }
         }
         anyhow::bail!("the folder for the files of runs is removed by others again and again");
@@ -69,7 +69,16 @@ impl Runs {
                 tree.release();
                 tracing::warn!(process_id, ?ended, "swept a call that an agent before this one had not ended");
             }
-            if let Err(error) = fs_err::remove_dir_all(&folder) {
+            let mut removed = fs_err::remove_dir_all(&folder);
+            // first under the lock, so that nobody takes the folder for theirs meanwhile; some systems keep a file, and so its
+            // folder, for as long as it is open
+            drop(lock);
+            if removed.is_err() {
+                removed = fs_err::remove_dir_all(&folder);
+            }
+            if let Err(error) = removed
+                && error.kind() != ErrorKind::NotFound
+            {
                 tracing::warn!(%error, "could not remove what an agent before this one left behind");
             }
         }
@@ -93,6 +102,8 @@ impl Runs {
 /// An agent that ends in order leaves nothing.
 impl Drop for Runs {
     fn drop(&mut self) {
+        // some systems keep a file, and so its folder, for as long as it is open
+        drop(self.alive.take());
         drop(std::fs::remove_dir_all(&self.folder));
     }
 }

@@ -99,10 +99,16 @@ impl AgentClient {
     /// # Errors
     /// As [`AgentClient::exec`].
     pub async fn exec_as(&self, id: &RequestId, request: &ExecRequest) -> Result<ExecOutcome> {
-        let deadline = Instant::now() + self.exec_deadline(request);
+        let request = &self.in_its_terms(request)?;
+        let begun = Instant::now();
+        let deadline = begun + self.exec_deadline(request);
         let call = Once { client: self, id, body: Self::exec_body(request)?, form: Form::Whole, deadline };
         match call.run().await? {
-            Reply::Whole(answer) => ExecOutcome::of(answer.parse::<ExecResult>(&self.place)?),
+            Reply::Whole(answer) => {
+                let mut result = answer.parse::<ExecResult>(&self.place)?;
+                self.in_our_terms(&mut result, timeout(request), begun.elapsed());
+                ExecOutcome::of(result)
+            }
             Reply::Stream(_) => Err(Error::new(ErrorKind::Internal, "a stream came that was not asked for")),
         }
     }

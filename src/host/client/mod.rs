@@ -19,6 +19,7 @@ mod reattach;
 mod retry;
 mod stream;
 mod system;
+mod winpodx;
 
 use std::{
     net::SocketAddr,

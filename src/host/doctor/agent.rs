@@ -88,7 +88,11 @@ fn version_check(evidence: &Evidence, health: &Health) -> Check {
     let ours = env!("CARGO_PKG_VERSION");
     let version = if health.version.is_empty() { "unknown" } else { &health.version };
     if health.protocol == 0 {
-        return Check::ok("version", format!("agent {version} of another kind, without podlink's protocol"));
+        let kind = format!("agent {version} of another kind, without podlink's protocol");
+        return Check::ok(
+            "version",
+            AgentKind::Winpodx.limits().map_or(kind.clone(), |limits| format!("{kind}: {limits}")),
+        );
     }
     let seen =
         format!("agent {version}, protocol {}; this podlink {ours}, protocol {PROTOCOL_VERSION}", health.protocol);
@@ -159,7 +163,9 @@ fn token_check(evidence: &Evidence, seen: &Seen) -> Check {
         (Some(AgentEvidence { whoami: Ok(Some(whoami)), .. }), _) => {
             Check::ok("token", format!("proved and taken; {}", who(whoami)))
         }
-        (Some(AgentEvidence { whoami: Ok(None), .. }), _) => Check::ok("token", "taken"),
+        (Some(AgentEvidence { whoami: Ok(None), .. }), _) => {
+            Check::ok("token", "taken; such an agent cannot prove that it holds it, so whoever has the port is sent it")
+        }
         (Some(AgentEvidence { whoami: Err((why, fix)), .. }), _) => {
             Check::failed("token", why, refused(evidence, why, fix.as_deref()))
         }

@@ -15,5 +15,5 @@ use windows as this_system;
 
 pub use this_system::{Owners, ensure_private_dir, open_private, others_with_access, replace_private};
 #[cfg(windows)]
-pub(crate) use this_system::{Privacy, facts, is_elevated, make_folder, open, own_sid, tighten};
+pub(crate) use this_system::{Privacy, facts, is_elevated, is_on_disk, make_folder, open, own_sid, tighten};
 pub(super) use this_system::{create_private, is_its_own};

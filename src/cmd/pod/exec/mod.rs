@@ -44,14 +44,15 @@ pub(super) fn run(args: ExecArgs, printer: Printer) -> Outcome {
         terminal: args.tty,
         keys: args.detach_keys.clone(),
     };
-    if manner == Manner::Buffered && args.timeout == Some(0.0) {
+    let is_text = !args.json;
+    if manner == Manner::Buffered && !is_text && args.timeout == Some(0.0) {
         return Err(Failure::usage(
             "--timeout 0: a call whose whole output is its answer (--json) needs a limit; give one, or leave out --json, or use --detach",
         ));
     }
     let (wait, keeps_stdin) = (args.wait, args.interactive);
     let mut request = args::request_of(args)?;
-    if manner == Manner::Streamed {
+    if manner == Manner::Streamed || (manner == Manner::Buffered && is_text) {
         // the wire's own default is a limit
         request.timeout_sec = request.timeout_sec.or(Some(TimeoutSec::Seconds(0.0)));
     }
@@ -157,6 +158,9 @@ impl Call<'_> {
 
     /// Ends a call in the guest, and says what came of that; a further signal does not wait for it.
     async fn end_in_guest(&self, id: &RequestId, interrupts: &mut Interrupts) -> &'static str {
+        if self.pod.settings().agent == AgentKind::Winpodx {
+            return "interrupted; winpodx' agent cannot end a script, which runs on in the guest to its end or time-out";
+        }
         let ended = tokio::select! {
             ended = self.client.cancel(id) => ended,
             _ = interrupts.next() => Ok(false),

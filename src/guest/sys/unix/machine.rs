@@ -71,7 +71,7 @@ pub(in crate::guest) fn system_metrics() -> io::Result<Metrics> {
         processes: pids()?.len() as u64,
         processes_running: stat.running,
         processes_blocked: stat.blocked,
-        forks: stat.forks,
+        forks: Some(stat.forks),
         disks: disks().into_iter().map(space).collect(),
         disk_io: machine_text::disk_io(&text("/proc/diskstats"), is_whole_disk),
         network: machine_text::network(&text("/proc/net/dev")),

@@ -1,21 +1,29 @@
 //! The programs that know what is installed, and what they print.
 
+use std::{io, process::Stdio, time::Duration};
+
+use tokio::io::AsyncReadExt as _;
+
+use super::first_process::WaitedFor;
 use crate::protocol::Package;
+
+/// Most bytes that a list of packages may have: ten times what a full desktop's takes.
+const MOST_LISTED: u64 = 16 * 1024 * 1024;
 
 /// Most packages that are told of: more than any distribution has.
 const MOST: usize = 200_000;
 
 /// A program that lists what is installed, a line each: name, version, architecture, with tabs between them.
 #[derive(Debug)]
-pub(in crate::guest) struct PackageList {
+struct PackageList {
     /// The program.
-    pub(in crate::guest) program: &'static str,
+    program: &'static str,
     /// Its arguments.
-    pub(in crate::guest) args: &'static [&'static str],
+    args: &'static [&'static str],
 }
 
 /// In the order in which they are tried; a system of one kind may have the program of the other.
-pub(in crate::guest) const PACKAGE_LISTS: &[PackageList] = &[
+const PACKAGE_LISTS: &[PackageList] = &[
     PackageList {
         program: "dpkg-query",
         args: &["--show", "--showformat", "${binary:Package}\\t${Version}\\t${Architecture}\\t${db:Status-Status}\\n"],
@@ -28,7 +36,7 @@ pub(in crate::guest) const PACKAGE_LISTS: &[PackageList] = &[
 
 impl PackageList {
     /// What it printed; dpkg knows removed packages too, and says so behind the third tab.
-    pub(in crate::guest) fn parse(text: &[u8]) -> Vec<Package> {
+    fn parse(text: &[u8]) -> Vec<Package> {
         let package = |line: &[u8]| {
             let line = String::from_utf8_lossy(line);
             let mut fields = line.trim_end_matches('\r').split('\t');
@@ -44,6 +52,46 @@ impl PackageList {
         packages.sort_by(|a, b| (&a.name, &a.version).cmp(&(&b.name, &b.version)));
         packages
     }
+}
+
+/// What the first package list that there is says.
+///
+/// # Errors
+/// When there is none, or it says nothing in time.
+pub(in crate::guest) async fn packages(deadline: Duration) -> io::Result<Vec<Package>> {
+    for list in PACKAGE_LISTS {
+        match tokio::time::timeout(deadline, printed(list)).await {
+            Ok(Ok(text)) => return Ok(PackageList::parse(&text)),
+            Ok(Err(error)) if error.kind() == io::ErrorKind::NotFound => {}
+            Ok(Err(error)) => return Err(io::Error::other(format!("{}: {error}", list.program))),
+            Err(_) => {
+                let detail = format!("{} did not end within {:.1} s", list.program, deadline.as_secs_f64());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, detail));
+            }
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::NotFound, "there is neither dpkg-query nor rpm"))
+}
+
+/// What it prints; dropped before its end, it is killed.
+async fn printed(list: &PackageList) -> io::Result<Vec<u8>> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "no call of anybody's: two programs that only read, without children"
+    )]
+    let mut command = tokio::process::Command::new(list.program);
+    command.args(list.args).env("LC_ALL", "C").current_dir("/").kill_on_drop(true);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let _waited_for = child.id().map(WaitedFor::new);
+    let mut text = Vec::new();
+    if let Some(stdout) = child.stdout.take() {
+        stdout.take(MOST_LISTED + 1).read_to_end(&mut text).await?;
+    }
+    if text.len() as u64 > MOST_LISTED {
+        return Err(io::Error::other(format!("it printed more than {MOST_LISTED} bytes")));
+    }
+    let status = child.wait().await?;
+    if status.success() { Ok(text) } else { Err(io::Error::other(format!("it ended with {status}"))) }
 }
 
 #[cfg(test)]

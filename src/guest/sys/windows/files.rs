@@ -115,6 +115,9 @@ pub(in crate::guest) struct FileId(u64, u64);
 
 /// The identity of an open file.
 pub(in crate::guest) fn file_id(file: &File) -> io::Result<FileId> {
+    if !token::is_on_disk(file) {
+        return Ok(FileId(0, 0)); // a device has no number
+    }
     let facts = token::facts(file)?;
     let number = u64::from(facts.nFileIndexHigh) << 32 | u64::from(facts.nFileIndexLow);
     Ok(FileId(facts.dwVolumeSerialNumber.into(), number))

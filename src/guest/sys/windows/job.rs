@@ -24,7 +24,7 @@ use windows_sys::Win32::{
             QueryInformationJobObject, SetInformationJobObject, TerminateJobObject,
         },
         SystemServices::{JOB_OBJECT_QUERY, JOB_OBJECT_TERMINATE},
-        Threading::{OpenProcess, PROCESS_QUERY_LIMITED_INFORMATION, PROCESS_TERMINATE},
+        Threading::{OpenProcess, PROCESS_QUERY_INFORMATION, PROCESS_QUERY_LIMITED_INFORMATION, PROCESS_TERMINATE},
     },
 };
 
@@ -125,13 +125,15 @@ impl Job {
 
     /// Opens those who are alive in it, to end them one by one.
     pub(super) fn open_members(&self) -> Vec<OwnedHandle> {
-        let rights = PROCESS_QUERY_LIMITED_INFORMATION | PROCESS_TERMINATE;
-        processes().unwrap_or_default().into_iter().filter_map(|pid| self.open_member(pid, rights)).collect()
+        processes().unwrap_or_default().into_iter().filter_map(|pid| self.open_member(pid, PROCESS_TERMINATE)).collect()
     }
 
     fn open_member(&self, pid: u32, rights: u32) -> Option<OwnedHandle> {
-        // SAFETY: the handle is new.
-        let process = unsafe { owned(OpenProcess(rights, 0, pid)) }.ok()?;
+        // Wine wants the larger right for the question; Windows gives only the smaller one where a member is elevated
+        let process = [PROCESS_QUERY_INFORMATION, PROCESS_QUERY_LIMITED_INFORMATION].into_iter().find_map(|ask| {
+            // SAFETY: the handle is new.
+            unsafe { owned(OpenProcess(ask | rights, 0, pid)) }.ok()
+        })?;
         let mut is_in = 0;
         // SAFETY: both handles are open, and `is_in` lives as long as the call.
         worked(unsafe { IsProcessInJob(process.as_raw_handle(), self.0.as_raw_handle(), &raw mut is_in) }).ok()?;

@@ -110,7 +110,7 @@ impl StopEvent {
                     return;
                 }
                 // those beyond the bound say nothing new
-                drop(asked.try_send(()));
+                let _ = asked.try_send(());
             }
         })?;
         Ok(listening)

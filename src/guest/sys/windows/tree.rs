@@ -139,6 +139,12 @@ impl CallTree {
         }
     }
 
+    /// Who is alive of it.
+    #[cfg(test)]
+    pub(super) fn members(&self) -> Vec<u32> {
+        self.job.as_ref().map(Job::members).unwrap_or_default()
+    }
+
     /// What types a Ctrl-C in the program's console; it blocks for as long as a process takes that does it.
     fn interrupter(&self) -> io::Result<impl FnOnce() -> io::Result<()> + Send + 'static> {
         let pid = self.living_leader()?.pid;

@@ -23,8 +23,8 @@ use windows_sys::Win32::{
     Security::{
         ACCESS_ALLOWED_ACE, ACE_HEADER, ACL, Authorization as authorization, DACL_SECURITY_INFORMATION, GetAce,
         GetSecurityDescriptorDacl, GetTokenInformation, OWNER_SECURITY_INFORMATION,
-        PROTECTED_DACL_SECURITY_INFORMATION, PSID, SECURITY_ATTRIBUTES, TOKEN_ELEVATION, TOKEN_QUERY, TOKEN_USER,
-        TokenElevation, TokenUser,
+        PROTECTED_DACL_SECURITY_INFORMATION, PSID, SECURITY_ATTRIBUTES, SetKernelObjectSecurity, TOKEN_ELEVATION,
+        TOKEN_QUERY, TOKEN_USER, TokenElevation, TokenUser,
     },
     Storage::FileSystem::{
         BY_HANDLE_FILE_INFORMATION, CreateDirectoryW, CreateFileW, FILE_CREATION_DISPOSITION,
@@ -197,8 +197,18 @@ impl Privacy {
         }
     }
 
-    /// Gives an open file or folder this list, in the place of what it has.
-    fn put_on(&self, file: &File) -> io::Result<()> {
+    /// Gives an open file this list, in the place of what it has.
+    fn put_on_it_alone(&self, file: &File) -> io::Result<()> {
+        let what = DACL_SECURITY_INFORMATION | PROTECTED_DACL_SECURITY_INFORMATION;
+        // SAFETY: the handle is open across the call, and the descriptor is valid.
+        if unsafe { SetKernelObjectSecurity(file.as_raw_handle(), what, self.descriptor) } == 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    /// Gives an open folder this list, in the place of what it has, and what inherits from it.
+    fn put_on_all(&self, file: &File) -> io::Result<()> {
         let (mut present, mut list, mut defaulted) = (0, null_mut(), 0);
         // SAFETY: the descriptor is valid, and the places are of their types.
         let told =
@@ -282,7 +292,7 @@ pub(super) fn rename(from: &Path, to: &Path, flags: MOVE_FILE_FLAGS) -> io::Resu
 }
 
 /// Whether it lies on a disk: a pipe and a console do not.
-pub(super) fn is_on_disk(file: &File) -> bool {
+pub(crate) fn is_on_disk(file: &File) -> bool {
     // SAFETY: the handle is open across the call.
     unsafe { GetFileType(file.as_raw_handle()) == FILE_TYPE_DISK }
 }
@@ -411,7 +421,11 @@ unsafe fn let_in(entry: *const c_void) -> Option<String> {
 /// # Errors
 /// The system's; and where others are let in all the same.
 pub(super) fn tighten(file: &File, is_folder: bool) -> io::Result<()> {
-    if is_folder { Privacy::of_folder() } else { Privacy::of_file() }?.put_on(file)?;
+    if is_folder {
+        Privacy::of_folder()?.put_on_all(file)?;
+    } else {
+        Privacy::of_file()?.put_on_it_alone(file)?;
+    }
     match Access::of(file)?.others {
         others if others.is_empty() => Ok(()),
         others => Err(io::Error::other(format!("{} can read it all the same", others.join(", ")))),

@@ -28,7 +28,7 @@ use windows_sys::Win32::{
 
 use super::super::TokenError;
 use access::Access;
-pub(crate) use access::{Privacy, facts, is_elevated, make_folder, open, own_sid};
+pub(crate) use access::{Privacy, facts, is_elevated, is_on_disk, make_folder, open, own_sid};
 
 /// Whose files are trusted. Those of SYSTEM, the administrators and the installer of Windows always are: they can do all
 /// in any case.
@@ -272,4 +272,101 @@ impl Drop for Temporary {
 
 fn named(error: &io::Error, what: &str, path: &Path) -> TokenError {
     TokenError::Io(io::Error::new(error.kind(), format!("could not {what} {}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether the system keeps lists as they are set: Wine keeps what Unix modes can say of them.
+    fn keeps_lists() -> bool {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("wide");
+        fs_err::write(&path, "x").unwrap();
+        let mut wide = std::process::Command::new("icacls");
+        wide.arg(&path).args(["/grant", "*S-1-1-0:R"]);
+        wide.output().is_ok_and(|done| done.status.success())
+            && others_with_access(&path).is_ok_and(|others| others.contains(&"S-1-1-0".to_owned()))
+    }
+
+    #[test]
+    fn what_is_made_is_ours_alone() {
+        let top = tempfile::tempdir().unwrap();
+        let inner = top.path().join("a").join("b");
+        ensure_private_dir(&inner).unwrap();
+        ensure_private_dir(&inner).unwrap();
+        let file = inner.join("token");
+        replace_private(&file, b"one").unwrap();
+        for path in [&top.path().join("a"), &inner, &file] {
+            assert_eq!(others_with_access(path).unwrap(), [""; 0], "{}", path.display());
+            let opened = met(path, FILE_READ_ATTRIBUTES).unwrap();
+            let owner = Access::of(&opened).unwrap().owner;
+            assert!(owner == own_sid().unwrap() || access::may_do_all(&owner), "{owner}");
+        }
+    }
+
+    #[test]
+    fn a_wide_file_is_taken_from_others() {
+        if !keeps_lists() {
+            return;
+        }
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("token");
+        fs_err::write(&path, "secret").unwrap();
+        let mut wide = std::process::Command::new("icacls");
+        wide.arg(&path).args(["/grant", "*S-1-1-0:R"]);
+        assert!(wide.output().unwrap().status.success());
+        drop(open_private(&path, Owners::Us).unwrap());
+        assert_eq!(others_with_access(&path).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn folders_files_and_pipes_are_told_apart() {
+        let top = tempfile::tempdir().unwrap();
+        let (folder, file) = (top.path().join("folder"), top.path().join("file"));
+        std::fs::create_dir(&folder).unwrap();
+        fs_err::write(&file, "x").unwrap();
+        assert!(matches!(ensure_private_dir(&file), Err(TokenError::WrongKind { .. })));
+        assert!(matches!(open_private(&folder, Owners::Us), Err(TokenError::WrongKind { .. })));
+        assert!(matches!(replace_private(&folder, b"x"), Err(TokenError::WrongKind { .. })));
+        assert!(open_private(Path::new("NUL"), Owners::Us).is_err());
+        let missing = open_private(&top.path().join("none"), Owners::Us);
+        assert!(matches!(missing, Err(TokenError::Io(error)) if error.kind() == io::ErrorKind::NotFound));
+    }
+
+    #[test]
+    fn a_planted_link_is_neither_read_nor_written_through() {
+        let top = tempfile::tempdir().unwrap();
+        let (target, link) = (top.path().join("target"), top.path().join("link"));
+        fs_err::write(&target, "").unwrap();
+        // not everybody may make one, and Wine makes none though it says so
+        if std::os::windows::fs::symlink_file(&target, &link).is_err() || std::fs::symlink_metadata(&link).is_err() {
+            return;
+        }
+        assert!(matches!(open_private(&link, Owners::Us), Err(TokenError::Symlink { .. })));
+        assert!(matches!(replace_private(&link, b"x"), Err(TokenError::Symlink { .. })));
+        assert!(!create_private(&link, b"x").unwrap());
+        assert_eq!(std::fs::read(&target).unwrap(), b"");
+    }
+
+    #[test]
+    fn replacing_leaves_nothing_else_behind() {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("token");
+        replace_private(&path, b"one").unwrap();
+        replace_private(&path, b"two").unwrap();
+        assert!(!create_private(&path, b"three").unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), b"two");
+        assert!(is_its_own(&open_private(&path, Owners::Us).unwrap()).unwrap());
+        assert_eq!(std::fs::read_dir(top.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn long_paths_are_taken() {
+        let top = tempfile::tempdir().unwrap();
+        let folder = top.path().join("x".repeat(120)).join("y".repeat(120));
+        ensure_private_dir(&folder).unwrap();
+        replace_private(&folder.join("token"), b"x").unwrap();
+        drop(open_private(&folder.join("token"), Owners::Us).unwrap());
+    }
 }
