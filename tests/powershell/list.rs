@@ -6,7 +6,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use super::shell::Shell;
+use super::shell::{Shell, each};
 use crate::support::wait_for;
 
 /// One line for each list, so that a runner runs them side by side and names the one that fails.
@@ -38,7 +38,7 @@ pub(crate) use every_list;
 /// Each script's exit code; none of them gets as far as `not reached`, and all that say `reached` do.
 #[track_caller]
 fn ends_with(shell: &Shell, cases: &[(&str, i64)]) {
-    shell.each(cases, |(script, rc)| {
+    each(cases, |(script, rc)| {
         let ran = shell.run(script);
         assert_eq!(ran.rc, *rc, "{script}: {ran:?}");
         let should = script.contains("'reached'");
@@ -167,7 +167,7 @@ pub(crate) fn odd_ends(shell: &Shell) {
 
 /// What both runs have to agree in, with the exit code where the script says it itself.
 fn same_as_file(shell: &Shell, scripts: &[&str]) {
-    shell.each(scripts, |script| {
+    each(scripts, |script| {
         let plain = shell.run_plainly(script);
         let mut ours = shell.run(script).with_the_agents_script_named("SCRIPT");
         if shell.windows {
@@ -235,7 +235,7 @@ pub(crate) fn the_world_as_under_file(shell: &Shell) {
 }
 
 pub(crate) fn a_script_stays_first_in_its_file(shell: &Shell) {
-    shell.each(
+    each(
         &[
             "param([int]$x=3)\n\"x=$x\"; exit 7",
             "# a comment\n[CmdletBinding()] param([int]$x=3)\n\"x=$x\"; exit 7",
@@ -254,7 +254,7 @@ pub(crate) fn a_script_stays_first_in_its_file(shell: &Shell) {
 }
 
 pub(crate) fn requirements_that_are_not_met(shell: &Shell) {
-    shell.each(
+    each(
         &[
             ("#requires -Version 99\n'not reached'", "99"),
             ("#requires -Modules NoSuchModule\n'not reached'", "NoSuchModule"),
@@ -346,7 +346,7 @@ pub(crate) fn prompts_fail_at_once(shell: &Shell) {
 }
 
 pub(crate) fn stdin_is_the_scripts(shell: &Shell) {
-    shell.each(
+    each(
         &[
             ("[Console]::In.ReadToEnd().Length", "6"),
             ("$input | ForEach-Object { \"<$_>\" }", "<a>\n<b>\n<c>"),

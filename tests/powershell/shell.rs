@@ -35,7 +35,9 @@ pub(crate) struct Shell<'a> {
 }
 
 /// A look at the processes of the guest, from outside of the agent.
-pub(crate) struct PidsOf<'a>(pub(crate) Box<dyn Fn(&str) -> Vec<u32> + Sync + 'a>);
+pub(crate) struct PidsOf<'a>(pub(crate) Box<Look<'a>>);
+
+type Look<'a> = dyn Fn(&str) -> Vec<u32> + Sync + 'a;
 
 impl std::fmt::Debug for PidsOf<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -104,21 +106,6 @@ impl Shell<'_> {
         format!("{}{}{name}", self.guest_folder, if self.windows { '\\' } else { '/' })
     }
 
-    /// Runs each script for itself, some side by side.
-    pub(crate) fn each<T: Sync>(&self, cases: &[T], check: impl Fn(&T) + Sync) {
-        const AT_ONCE: usize = 3;
-        let next = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..AT_ONCE {
-                scope.spawn(|| {
-                    while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        check(case);
-                    }
-                });
-            }
-        });
-    }
-
     /// An exit code as it arrives: Unix has eight bits for it.
     pub(crate) fn code(&self, code: u32) -> i64 {
         if self.windows { code.into() } else { (code & 0xff).into() }
@@ -180,6 +167,21 @@ impl Ran {
         };
         Self { rc: self.rc, stdout: named(self.stdout), stderr: named(self.stderr) }
     }
+}
+
+/// Runs each script for itself, some side by side.
+pub(crate) fn each<T: Sync>(cases: &[T], check: impl Fn(&T) + Sync) {
+    const AT_ONCE: usize = 3;
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    check(case);
+                }
+            });
+        }
+    });
 }
 
 /// A folder with all of this one's files under second names, and its `pwsh.exe` as `powershell.exe` besides.
