@@ -27,6 +27,7 @@ mod exec;
 mod health;
 mod help;
 mod house;
+mod install;
 mod jobs;
 mod kill;
 mod limits;

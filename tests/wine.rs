@@ -3,4 +3,5 @@
 mod agent;
 mod cmd;
 mod exe;
+mod install_bat;
 mod powershell;

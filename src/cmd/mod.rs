@@ -96,7 +96,7 @@ pub fn main() -> std::process::ExitCode {
         Command::Setup(args) => (args.json, setup::run(args)),
         #[cfg(unix)]
         Command::Pod(args) => (args.is_json(), pod::run(args)),
-        Command::Agent(args) => (false, agent::run(args)),
+        Command::Agent(args) => (args.is_json(), agent::run(args)),
         #[cfg(unix)]
         Command::Demo(args) => (false, demo::run(&args)),
     };

@@ -39,6 +39,11 @@ impl Failure {
         Self { code: INTERRUPTED, detail: detail.into(), hint: None, exit }
     }
 
+    /// The guest's installation failed, of itself.
+    pub(super) fn install_failed(detail: impl Into<String>) -> Self {
+        Self { code: "install_failed", detail: detail.into(), hint: None, exit: Exit::INSTALL_FAILED }
+    }
+
     /// The same, ending with another code.
     #[must_use]
     pub(super) fn exiting(self, exit: Exit) -> Self {

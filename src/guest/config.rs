@@ -6,6 +6,7 @@ use super::{
     AuthDelays, HostName, LogSource, Network, Origin, calls,
     events::{self, LogTap},
     gates::GateSettings,
+    install::{Installation, TendSettings},
 };
 use crate::{
     protocol::{Limits, MAX_JSON_BODY, RunMode},
@@ -19,6 +20,11 @@ pub struct Config {
     pub token_file: PathBuf,
     /// The gates: files that all have to be there before calls are served.
     pub ready_files: Vec<PathBuf>,
+    /// The installation that the agent belongs to: it waits for its end, tells of it, and takes it up where its installer
+    /// was killed.
+    pub installation: Option<Installation>,
+    /// How often the installation is tended.
+    pub tend_interval: Duration,
     /// Names besides loopback's that a request may call the agent by.
     pub allow_hosts: Vec<HostName>,
     /// Web origins whose requests are let through.
@@ -120,6 +126,8 @@ impl Config {
         Self {
             token_file,
             ready_files: Vec::new(),
+            installation: None,
+            tend_interval: Duration::from_secs(1),
             allow_hosts: Vec::new(),
             allow_origins: Vec::new(),
             allow_peers: Network::defaults(listen),
@@ -141,7 +149,16 @@ impl Config {
     }
 
     pub(super) fn gate_settings(&self) -> GateSettings {
-        GateSettings { files: self.ready_files.clone(), interval: self.gate_interval }
+        GateSettings {
+            files: self.ready_files.clone(),
+            installation: self.installation.clone(),
+            interval: self.gate_interval,
+        }
+    }
+
+    pub(super) fn tend_settings(&self) -> Option<TendSettings> {
+        let installation = self.installation.clone()?;
+        Some(TendSettings { installation, interval: self.tend_interval })
     }
 
     pub(super) fn limits(&self) -> Limits {

@@ -21,6 +21,8 @@ use std::{
 
 use tokio::sync::watch;
 
+use super::install::Installation;
+
 /// Bytes of a failed installation's reason that are told.
 const MAX_REASON: u64 = 1024;
 
@@ -28,6 +30,8 @@ const MAX_REASON: u64 = 1024;
 #[derive(Debug, Clone)]
 pub(super) struct GateSettings {
     pub(super) files: Vec<PathBuf>,
+    /// One more gate, which opens when it is complete.
+    pub(super) installation: Option<Installation>,
     pub(super) interval: Duration,
 }
 
@@ -43,17 +47,19 @@ pub(super) enum Gates {
 impl Gates {
     /// Before the first look: none hold.
     pub(super) fn unseen(settings: &GateSettings) -> Self {
-        Self::Waiting(settings.files.iter().map(|file| file.display().to_string()).collect())
+        let install = settings.installation.iter().map(|_| "install".to_owned());
+        Self::Waiting(settings.files.iter().map(|file| file.display().to_string()).chain(install).collect())
     }
 
-    fn look(files: &[PathBuf]) -> Self {
+    fn look(files: &[PathBuf], installation: Option<&Installation>) -> Self {
         let missing: Vec<&PathBuf> = files.iter().filter(|file| !file.exists()).collect();
-        let failed: Arc<[String]> = missing.iter().filter_map(|file| failure_of(file)).collect();
-        if failed.is_empty() {
-            Self::Waiting(missing.iter().map(|file| file.display().to_string()).collect())
-        } else {
-            Self::Failed(failed)
+        let mut failed: Vec<String> = missing.iter().filter_map(|file| failure_of(file)).collect();
+        let mut waiting: Vec<String> = missing.iter().map(|file| file.display().to_string()).collect();
+        match installation.map_or_else(|| Ok(Vec::new()), Installation::gate) {
+            Ok(steps) => waiting.extend(steps),
+            Err(reason) => failed.push(reason),
         }
+        if failed.is_empty() { Self::Waiting(waiting.into()) } else { Self::Failed(failed.into()) }
     }
 }
 
@@ -78,8 +84,8 @@ fn failure_of(gate: &Path) -> Option<String> {
 /// Publishes the state of the gates; ends when nobody listens any more.
 pub(super) async fn watch(settings: GateSettings, publish: watch::Sender<Gates>) {
     loop {
-        let files = settings.files.clone();
-        if let Ok(seen) = tokio::task::spawn_blocking(move || Gates::look(&files)).await {
+        let (files, installation) = (settings.files.clone(), settings.installation.clone());
+        if let Ok(seen) = tokio::task::spawn_blocking(move || Gates::look(&files, installation.as_ref())).await {
             publish.send_if_modified(|known| {
                 let changed = *known != seen;
                 if changed {
@@ -93,7 +99,7 @@ pub(super) async fn watch(settings: GateSettings, publish: watch::Sender<Gates>)
                 changed
             });
         }
-        if settings.files.is_empty() {
+        if settings.files.is_empty() && settings.installation.is_none() {
             return;
         }
         tokio::select! {
@@ -114,19 +120,19 @@ mod tests {
         let files = [one.clone(), two.clone()];
         let waiting =
             |paths: &[&PathBuf]| Gates::Waiting(paths.iter().map(|path| path.display().to_string()).collect());
-        assert_eq!(Gates::look(&files), waiting(&[&one, &two]));
+        assert_eq!(Gates::look(&files, None), waiting(&[&one, &two]));
         fs_err::write(&one, "").unwrap();
-        assert_eq!(Gates::look(&files), waiting(&[&two]));
+        assert_eq!(Gates::look(&files, None), waiting(&[&two]));
 
         for failed in ["two.failed", "two.done.failed"] {
             fs_err::write(top.path().join(failed), "no disk\r\nleft\u{1b}[0m").unwrap();
-            let Gates::Failed(reasons) = Gates::look(&files) else { panic!("{failed} was not seen") };
+            let Gates::Failed(reasons) = Gates::look(&files, None) else { panic!("{failed} was not seen") };
             assert_eq!(reasons[..], [format!("{}: no disk; left; [0m", two.display())]);
             fs_err::remove_file(top.path().join(failed)).unwrap();
         }
         fs_err::write(top.path().join("two.failed"), "").unwrap();
-        assert!(matches!(Gates::look(&files), Gates::Failed(_)));
+        assert!(matches!(Gates::look(&files, None), Gates::Failed(_)));
         fs_err::write(&two, "").unwrap();
-        assert_eq!(Gates::look(&files), waiting(&[]), "a gate that holds outweighs an older failure");
+        assert_eq!(Gates::look(&files, None), waiting(&[]), "a gate that holds outweighs an older failure");
     }
 }

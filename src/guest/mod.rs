@@ -25,6 +25,7 @@ mod hosts;
 mod ids;
 mod in_process;
 mod info;
+pub mod install;
 mod log;
 mod log_readers;
 mod loggable;

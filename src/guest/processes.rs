@@ -190,8 +190,8 @@ pub(super) async fn signal(
     };
     let send = move || if request.tree { Ok(tree.signal_all(signal)) } else { tree.signal_leader(signal).map(|()| 1) };
     // who belongs to a call is looked up in the process table, and a Ctrl-C takes a process of its own: both block
-    let sent = tokio::task::spawn_blocking(send).await.unwrap_or_else(|error| Err(error.into()));
-    let signalled = sent.map_err(|error| {
+    let outcome = tokio::task::spawn_blocking(send).await.unwrap_or_else(|error| Err(error.into()));
+    let signalled = outcome.map_err(|error| {
         GuestError::new(ErrorCode::Conflict, "the call's program could not be signalled").caused_by(error)
     })?;
     Ok(Json(Signalled { signalled }))

@@ -20,7 +20,7 @@ use tokio::{
 use super::{
     Config, calls,
     connection::{Peer, Standing, converse},
-    events, gates,
+    events, gates, install,
     router::router,
     state::{AppState, Identity},
 };
@@ -84,6 +84,11 @@ pub async fn serve(
     let (drain, kill_grace) = (config.drain, config.exec.kill_grace);
     let state = AppState::new(config, identity, calls, token, gates);
     announce(&state, &listeners)?;
+    let (end_tending, tending_ends) = watch::channel(false);
+    let tending = state.config().tend_settings().map(|settings| {
+        background.spawn(install::open_firewall(settings.installation.clone()));
+        tokio::spawn(install::tend(settings, tending_ends))
+    });
 
     let doors = Doors::new(state.config());
     state.counters().watch_places(&doors.served, state.config().max_connections);
@@ -98,6 +103,7 @@ pub async fn serve(
     tracing::info!(?drain, "stopping: no new calls; those that run may end");
     state.start_draining();
     bus.emit_plain(EventName::AgentStopping);
+    end_tending.send_replace(true);
     let limit = drain + 2 * kill_grace + KILL_MARGIN;
     let stopped = async {
         tokio::select! {
@@ -107,6 +113,11 @@ pub async fn serve(
     };
     if tokio::time::timeout(limit, stopped).await.is_err() {
         tracing::error!(?limit, "calls did not end in time; ending without them");
+    }
+    if let Some(tending) = tending
+        && tokio::time::timeout(KILL_MARGIN, tending).await.is_err()
+    {
+        tracing::error!("a hook of the installation did not end in time; the next agent looks for it");
     }
     bus.close();
     stop.send_replace(true);
@@ -130,6 +141,10 @@ fn announce(state: &AppState, listeners: &[TcpListener]) -> anyhow::Result<()> {
         peers,
         "agent started"
     );
+    if let Some(installation) = &state.config().installation {
+        install::announce(installation, state.agent_id())
+            .context("cannot leave word in the installation's state which agent runs")?;
+    }
     if addresses.iter().all(|address| address.ip().to_canonical().is_loopback()) {
         tracing::info!("listening on loopback alone: nothing outside this system reaches the agent");
     }

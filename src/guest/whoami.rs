@@ -29,6 +29,8 @@ const FEATURES: &[&str] = &[
 
 pub(super) async fn get(State(state): State<AppState>) -> Json<Whoami> {
     let account = state.account();
+    let installation = state.config().installation.clone();
+    let install = tokio::task::spawn_blocking(move || installation?.report()).await.ok().flatten();
     Json(Whoami {
         user: account.user.clone(),
         session_id: account.session_id,
@@ -39,6 +41,6 @@ pub(super) async fn get(State(state): State<AppState>) -> Json<Whoami> {
         features: FEATURES.iter().map(ToString::to_string).collect(),
         limits: state.config().limits(),
         mode: state.config().mode,
-        install: None,
+        install,
     })
 }

@@ -40,3 +40,22 @@ fn a_world_ends_with_all_that_is_in_it() {
     assert!(std::net::TcpStream::connect(("127.0.0.1", port)).is_err());
     assert!(!folder.exists());
 }
+
+#[test]
+fn the_host_runs_programs_and_hears_their_exit_codes() {
+    let Some(agent) = WineAgent::start() else { return };
+    for (code, heard) in [(0, 0), (3, 3), (255, 255), (256, 1)] {
+        let run = agent.pod(&["exec", "--shell", "cmd", &format!("exit {code}")]).run().exits(heard);
+        assert_eq!(run.stdout, "", "{}", run.stderr);
+    }
+    // an access violation, as Windows tells it
+    let run = agent.pod(&["exec", "--json", "--shell", "cmd", "exit -1073741819"]).run();
+    assert_eq!(run.json()["rc"], 0xC000_0005_u32, "{} {}", run.stdout, run.stderr);
+    let run = agent.pod(&["exec", "--shell", "cmd", "echo out& echo err 1>&2& exit 7"]).run().exits(7);
+    assert_eq!((run.stdout.trim_end(), run.stderr.lines().next().unwrap().trim_end()), ("out", "err"));
+
+    // programs' own arguments, byte for byte
+    let exe = agent.wine().podlink();
+    let run = agent.pod(&["exec", "--", &exe, "--version"]).run().exits(0);
+    assert_eq!(run.stdout.trim_end(), concat!("podlink ", env!("CARGO_PKG_VERSION")));
+}

@@ -13,13 +13,15 @@ use tokio::sync::oneshot;
 use super::{
     super::{Exit, Outcome, Printer},
     patience::PatienceArgs,
+    places::StateArgs,
     supervise,
+    values::{Format, Mode, at_least_one, parsed},
 };
 use crate::{
     guest::{
         self, AuthDelays, Backoff, Claim, Config, Deadlines, EventSettings, HostName, Keep, LogFormat, LogGuard,
         LogSettings, Network, Origin, PidFile, Rotation, ServiceStart, Signals, StopRequests, SupervisorSettings,
-        calls::Settings,
+        calls::Settings, install::Installation,
     },
     protocol::{DEFAULT_PORT, RunMode},
 };
@@ -37,8 +39,18 @@ Examples:
       --ready-file /var/lib/podlink/install.done          in a guest, ready once its installation is done")]
 pub(super) struct ServeArgs {
     /// Address and port to listen on (can be repeated)
-    #[arg(long, value_name = "ADDRESS", default_values_t = [SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))])]
+    ///
+    /// Where none is given: loopback, port 8765.
+    #[arg(long, value_name = "ADDRESS")]
     listen: Vec<SocketAddr>,
+
+    /// Be the agent of the installation that `podlink agent install` has made: with its settings, where they are not
+    /// given here, ready once it is complete, and taking it up where it was interrupted
+    #[arg(long)]
+    installed: bool,
+
+    #[command(flatten)]
+    state: StateArgs,
 
     /// File with the token; waited for while it is missing
     ///
@@ -136,6 +148,10 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "FILE", hide = true)]
     pid_file: Option<PathBuf>,
 
+    /// Between two looks at the installation, in milliseconds
+    #[arg(long, value_name = "MS", hide = true)]
+    tend_interval: Option<u64>,
+
     /// Folder for the files of runs
     #[arg(long, value_name = "DIR", hide = true)]
     runs_dir: Option<PathBuf>,
@@ -152,38 +168,37 @@ pub(super) struct ServeArgs {
     patience: PatienceArgs,
 }
 
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Format {
-    Text,
-    Json,
-}
-
-#[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum Mode {
-    Manual,
-    Session,
-    Service,
-}
-
-impl From<Mode> for RunMode {
-    fn from(mode: Mode) -> Self {
-        match mode {
-            Mode::Manual => Self::Manual,
-            Mode::Session => Self::Session,
-            Mode::Service => Self::Service,
-        }
-    }
-}
-
-fn at_least_one(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(0) => Err("at least 1".to_owned()),
-        Ok(count) => Ok(count),
-        Err(error) => Err(format!("{error}")),
-    }
-}
-
 impl ServeArgs {
+    /// Fills in what the installation knows, and then what holds for every agent.
+    fn resolve(&mut self) -> anyhow::Result<Option<Installation>> {
+        let installation = if self.installed { Some(self.find_installation()?) } else { None };
+        if let Some(installation) = &installation {
+            let serve = installation.serve();
+            if self.listen.is_empty() {
+                self.listen.clone_from(&serve.listen);
+            }
+            if self.allow_host.is_empty() {
+                self.allow_host = parsed(&serve.allow_host)?;
+            }
+            if self.allow_peer.is_empty() {
+                self.allow_peer = parsed(&serve.allow_peer)?;
+            }
+            self.token_file.get_or_insert_with(|| serve.token_file.clone());
+            self.log_file.get_or_insert_with(|| installation.agent_log());
+            self.install_log.get_or_insert_with(|| installation.install_log());
+        }
+        if self.listen.is_empty() {
+            self.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT))];
+        }
+        Ok(installation)
+    }
+
+    fn find_installation(&self) -> anyhow::Result<Installation> {
+        let state = self.state.folder()?;
+        let none = || format!("nothing is installed in {}; run `podlink agent install` first", state.display());
+        Installation::find(&state)?.with_context(none)
+    }
+
     fn log_settings(&self) -> LogSettings {
         LogSettings {
             file: self.log_file.clone(),
@@ -196,7 +211,7 @@ impl ServeArgs {
         }
     }
 
-    fn config(&self, log: &LogGuard) -> anyhow::Result<Config> {
+    fn config(&self, log: &LogGuard, installation: Option<Installation>) -> anyhow::Result<Config> {
         let token_file = match &self.token_file {
             Some(path) => path.clone(),
             None => guest::default_token_file().context("no home folder is known; name the token's --token-file")?,
@@ -205,6 +220,9 @@ impl ServeArgs {
         let or = |ms: Option<u64>, default| ms.map_or(default, Duration::from_millis);
         Ok(Config {
             ready_files: self.ready_file.clone(),
+            mode: self.mode(installation.as_ref()),
+            installation,
+            tend_interval: or(self.tend_interval, defaults.tend_interval),
             allow_hosts: self.allow_host.clone(),
             allow_origins: self.allow_origin.clone(),
             allow_peers: if self.allow_peer.is_empty() { defaults.allow_peers } else { self.allow_peer.clone() },
@@ -256,16 +274,15 @@ impl ServeArgs {
                 most: self.patience.events_kept.unwrap_or(defaults.events.most),
                 ..defaults.events
             },
-            mode: self.mode(),
             ..defaults
         })
     }
 
-    fn mode(&self) -> RunMode {
+    fn mode(&self, installation: Option<&Installation>) -> RunMode {
         match self.run_mode {
             Some(mode) => mode.into(),
             None if self.service => RunMode::Service,
-            None => RunMode::Manual,
+            None => installation.map_or(RunMode::Manual, Installation::mode),
         }
     }
 
@@ -293,7 +310,8 @@ pub(super) fn run(args: ServeArgs) -> Outcome {
 }
 
 /// The agent, or its supervisor, in this process.
-fn run_here(args: ServeArgs, service: Option<ServiceStart>) -> Outcome {
+fn run_here(mut args: ServeArgs, service: Option<ServiceStart>) -> Outcome {
+    let installation = args.resolve()?;
     let settings = args.log_settings();
     // one log for both, so that it tells the whole story; who changed what is the agent's to say
     let audit_file = settings.audit_file.clone().filter(|_| !args.supervise);
@@ -311,7 +329,7 @@ fn run_here(args: ServeArgs, service: Option<ServiceStart>) -> Outcome {
             ..settings
         });
     }
-    let config = args.config(&log)?;
+    let config = args.config(&log, installation)?;
     let log_file = args.log_file.clone();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the agent's threads")?;

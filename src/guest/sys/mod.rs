@@ -22,6 +22,12 @@ pub(super) use this_system::{
     root_folder, set_reuse_address, set_v6_only, start_time, step_time, system_info, system_metrics, system_processes,
     system_sockets, time, truncate, try_lock, unlock,
 };
+pub(super) use this_system::{
+    EXE_NAME, FIREWALL_FORGETS, NEEDS_SUPERVISOR, REPLACING_IS_RETRIED, check_trusted, close_firewall,
+    create_program_dir, default_mode, default_program_dir, default_state_dir, exclude_from_scans, guard_program,
+    hook_command, include_in_scans, is_in_a_call, make_executable, mode_name, mode_note, open_firewall, process_lives,
+    register, registered, remove_program, replace_program, start_agent, unregister, without_window,
+};
 pub use this_system::{
     as_service, ask_to_stop, default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop,
     interrupt_process, use_terminal,

@@ -8,6 +8,7 @@ mod drain;
 mod ends;
 mod files;
 mod first_process;
+mod install;
 mod machine;
 mod machine_text;
 mod packages;
@@ -42,10 +43,16 @@ pub(in crate::guest) use files::{
 };
 pub use files::{default_install_log, default_runs_dir, default_token_file};
 pub(in crate::guest) use first_process::{WaitedFor, reap_orphans};
+pub(in crate::guest) use install::{
+    EXE_NAME, FIREWALL_FORGETS, NEEDS_SUPERVISOR, REPLACING_IS_RETRIED, check_trusted, close_firewall,
+    create_program_dir, default_mode, default_program_dir, default_state_dir, exclude_from_scans, guard_program,
+    hook_command, include_in_scans, is_in_a_call, make_executable, mode_name, mode_note, open_firewall, register,
+    registered, remove_program, replace_program, start_agent, unregister, without_window,
+};
 pub(in crate::guest) use machine::{system_info, system_metrics};
 pub(in crate::guest) use packages::packages;
 pub(in crate::guest) use pipe::{InputPipe, OutputPipe};
-pub(in crate::guest) use process_table::start_time;
+pub(in crate::guest) use process_table::{process_lives, start_time};
 pub(in crate::guest) use processes::system_processes;
 pub(in crate::guest) use pty::{Pty, PtySlave};
 pub use service::as_service;

@@ -130,6 +130,11 @@ pub(in crate::guest) fn start_time(pid: u32) -> Option<u64> {
     look(pid).map(|entry| entry.started)
 }
 
+/// Whether the process that started then is alive; one that has ended and not been waited for is not.
+pub(in crate::guest) fn process_lives(pid: u32, started: u64) -> bool {
+    Identity { pid, started }.lives()
+}
+
 /// Whether the process was started with this line in its environment.
 fn bears(pid: u32, mark: &str) -> bool {
     // unreadable means another user's or gone: not proven

@@ -10,8 +10,8 @@ use std::{
 };
 
 use windows_sys::Win32::{
-    Foundation::FILETIME,
-    System::Threading::{GetProcessTimes, OpenProcess, PROCESS_QUERY_LIMITED_INFORMATION},
+    Foundation::{FILETIME, STILL_ACTIVE},
+    System::Threading::{GetExitCodeProcess, GetProcessTimes, OpenProcess, PROCESS_QUERY_LIMITED_INFORMATION},
 };
 
 /// The times of a process, each in units of 100 ns; the first since 1601.
@@ -55,6 +55,15 @@ pub(super) fn times(process: &OwnedHandle) -> io::Result<Times> {
 /// When the process started, in ticks of the system's own; `None` where there is none.
 pub(in crate::guest) fn start_time(pid: u32) -> Option<u64> {
     Some(times(&open(pid).ok()?).ok()?.started)
+}
+
+/// Whether the process that started then is alive; one that has ended and that somebody still holds a handle of is not.
+pub(in crate::guest) fn process_lives(pid: u32, started: u64) -> bool {
+    let Ok(process) = open(pid) else { return false };
+    let mut code = 0;
+    // SAFETY: the handle is open across the call, and the place one for a code.
+    let told = unsafe { GetExitCodeProcess(process.as_raw_handle(), &raw mut code) };
+    told != 0 && code == STILL_ACTIVE.cast_unsigned() && times(&process).is_ok_and(|times| times.started == started)
 }
 
 #[cfg(test)]

@@ -15,44 +15,27 @@ use std::{
     },
     path::Path,
     ptr::{null, null_mut},
-    sync::OnceLock,
 };
 
 use windows_sys::Win32::{
     Foundation::{ERROR_SUCCESS, HANDLE, INVALID_HANDLE_VALUE, LocalFree},
     Security::{
         ACCESS_ALLOWED_ACE, ACE_HEADER, ACL, Authorization as authorization, DACL_SECURITY_INFORMATION, GetAce,
-        GetSecurityDescriptorDacl, GetTokenInformation, OWNER_SECURITY_INFORMATION,
-        PROTECTED_DACL_SECURITY_INFORMATION, PSID, SECURITY_ATTRIBUTES, SetKernelObjectSecurity, TOKEN_ELEVATION,
-        TOKEN_QUERY, TOKEN_USER, TokenElevation, TokenUser,
+        GetSecurityDescriptorDacl, OWNER_SECURITY_INFORMATION, PROTECTED_DACL_SECURITY_INFORMATION, PSID,
+        SECURITY_ATTRIBUTES, SetKernelObjectSecurity,
     },
     Storage::FileSystem::{
         BY_HANDLE_FILE_INFORMATION, CreateDirectoryW, CreateFileW, FILE_CREATION_DISPOSITION,
         FILE_FLAGS_AND_ATTRIBUTES, FILE_TYPE_DISK, GetFileInformationByHandle, GetFileType,
         GetVolumeInformationByHandleW, MOVE_FILE_FLAGS, MoveFileExW,
     },
-    System::{
-        SystemServices::{ACCESS_ALLOWED_ACE_TYPE, ACCESS_DENIED_ACE_TYPE, FILE_PERSISTENT_ACLS},
-        Threading::{GetCurrentProcess, OpenProcessToken},
-    },
+    System::SystemServices::{ACCESS_ALLOWED_ACE_TYPE, ACCESS_DENIED_ACE_TYPE, FILE_PERSISTENT_ACLS},
 };
 
-/// The system's own account.
-const SYSTEM: &str = "S-1-5-18";
-
-/// The group of those who may do all in any case.
-const ADMINISTRATORS: &str = "S-1-5-32-544";
-
-/// The service that installs Windows: the owner of what lies in its image.
-const INSTALLER: &str = "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464";
+use super::identity::{ADMINISTRATORS, SYSTEM, is_elevated, may_do_all, own_sid, sid_text};
 
 /// Longer paths need the prefix that lifts the bound.
 const SHORT_PATH: usize = 240;
-
-/// Whether who has this identity can do all in any case: nothing is kept from them, and nothing they made is foreign.
-pub(super) fn may_do_all(sid: &str) -> bool {
-    [SYSTEM, ADMINISTRATORS, INSTALLER].contains(&sid)
-}
 
 /// The path as Win32 takes it, ended by a zero.
 fn wide(path: &Path) -> io::Result<Vec<u16>> {
@@ -67,75 +50,6 @@ fn wide(path: &Path) -> io::Result<Vec<u16>> {
     }
     text.push(0);
     Ok(text)
-}
-
-/// This process' access token, to ask it something.
-fn own_token() -> io::Result<OwnedHandle> {
-    let mut token = null_mut();
-    // SAFETY: the pseudo handle of this process needs no closing; `token` is a place for a handle.
-    if unsafe { OpenProcessToken(GetCurrentProcess(), TOKEN_QUERY, &raw mut token) } == 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the handle is new, and nobody else's.
-    Ok(unsafe { OwnedHandle::from_raw_handle(token) })
-}
-
-/// The identity of this process' account, `S-1-5-…`.
-///
-/// # Errors
-/// When the system does not tell.
-pub(crate) fn own_sid() -> io::Result<&'static str> {
-    static OWN: OnceLock<String> = OnceLock::new();
-    if let Some(sid) = OWN.get() {
-        return Ok(sid);
-    }
-    let token = own_token()?;
-    // the longest identity has 68 bytes
-    let mut buffer = [0_u64; 32];
-    let mut len = 0;
-    let size = u32::try_from(size_of_val(&buffer)).unwrap_or(0);
-    // SAFETY: the buffer is as long as is said, and aligned for the structure at its begin.
-    let told = unsafe {
-        GetTokenInformation(token.as_raw_handle(), TokenUser, buffer.as_mut_ptr().cast(), size, &raw mut len)
-    };
-    if told == 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call has filled the buffer with this structure, whose pointer points into the buffer.
-    let text = unsafe { sid_text((*buffer.as_ptr().cast::<TOKEN_USER>()).User.Sid) };
-    Ok(OWN.get_or_init(|| text))
-}
-
-/// Whether this process holds the machine's full rights.
-pub(crate) fn is_elevated() -> bool {
-    let Ok(token) = own_token() else { return false };
-    let mut elevation = TOKEN_ELEVATION::default();
-    let mut len = 0;
-    let size = u32::try_from(size_of::<TOKEN_ELEVATION>()).unwrap_or(0);
-    // SAFETY: the structure is of the size that is said, and the kind that is asked for.
-    let told = unsafe {
-        GetTokenInformation(token.as_raw_handle(), TokenElevation, (&raw mut elevation).cast(), size, &raw mut len)
-    };
-    told != 0 && elevation.TokenIsElevated != 0
-}
-
-/// An identity as text.
-///
-/// # Safety
-/// `sid` points at a valid identity.
-unsafe fn sid_text(sid: PSID) -> String {
-    let at = sid.cast::<u8>().cast_const();
-    // SAFETY: an identity begins with its revision, the count of its numbers and six bytes of its authority.
-    let (revision, count, authority) = unsafe { (*at, *at.add(1), std::slice::from_raw_parts(at.add(2), 6)) };
-    let authority = authority.iter().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
-    // SAFETY: behind those eight bytes stand as many numbers of four bytes.
-    let numbers = unsafe { std::slice::from_raw_parts(at.add(8), usize::from(count) * 4) };
-    let mut text = format!("S-{revision}-{authority}");
-    for number in numbers.chunks_exact(4) {
-        let number = u32::from_le_bytes([number[0], number[1], number[2], number[3]]);
-        text += &format!("-{number}");
-    }
-    text
 }
 
 /// What lets in this account, SYSTEM and the administrators, and nobody else; nothing is inherited.

@@ -5,6 +5,7 @@
 //! there. A kill in between leaves the old file, and at worst a temporary one (`.tmp…`) that nobody else can read.
 
 mod access;
+mod identity;
 
 use std::{
     fs::File,
@@ -28,7 +29,9 @@ use windows_sys::Win32::{
 
 use super::super::TokenError;
 use access::Access;
-pub(crate) use access::{Privacy, facts, is_elevated, is_on_disk, make_folder, open, own_sid};
+pub(crate) use access::{Privacy, facts, is_on_disk, make_folder, open};
+use identity::may_do_all;
+pub(crate) use identity::{is_elevated, own_sid};
 
 /// Whose files are trusted. Those of SYSTEM, the administrators and the installer of Windows always are: they can do all
 /// in any case.
@@ -60,7 +63,7 @@ impl Owners {
         let us =
             own_sid().map_err(|error| named(&error, "ask for our own name, to compare with the owner of", path))?;
         let trusted = access.owner == us
-            || access::may_do_all(&access.owner)
+            || may_do_all(&access.owner)
             || (self == Self::UsOrRoot && !access::volume_keeps_lists(file));
         if trusted {
             return Ok(access.others);
@@ -301,7 +304,7 @@ mod tests {
             assert_eq!(others_with_access(path).unwrap(), [""; 0], "{}", path.display());
             let opened = met(path, FILE_READ_ATTRIBUTES).unwrap();
             let owner = Access::of(&opened).unwrap().owner;
-            assert!(owner == own_sid().unwrap() || access::may_do_all(&owner), "{owner}");
+            assert!(owner == own_sid().unwrap() || may_do_all(&owner), "{owner}");
         }
     }
 
