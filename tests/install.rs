@@ -41,7 +41,7 @@ impl Guest {
 
     fn without_token() -> Self {
         let top = tempfile::tempdir().unwrap();
-        for folder in ["bundle/hooks", "fakes", "home", "root/usr/lib/systemd"] {
+        for folder in ["bundle/hooks", "fakes", "home", "root/usr/lib/systemd/systemd"] {
             std::fs::create_dir_all(top.path().join(folder)).unwrap();
         }
         // a link to save the time of copying; what is installed is a copy all the same
@@ -142,7 +142,9 @@ impl Guest {
         }
         let Some(pid) = self.agent() else { return };
         kill(pid, rustix::process::Signal::KILL);
-        wait_for("the agent's end", PATIENCE, || self.agent().is_none());
+        // the command line goes first, and the sockets after it
+        let listens = || std::net::TcpStream::connect(("127.0.0.1", self.port.number())).is_ok();
+        wait_for("the agent's end", PATIENCE, || self.agent().is_none() && !listens());
     }
 
     /// Starts it again, as the log-on of the next day does.
@@ -419,6 +421,7 @@ fn the_agent_takes_up_what_a_killed_installer_has_left() {
 /// Whatever instant the kill comes at: another run ends it, and nothing says "done" before it is.
 #[test]
 fn an_installer_that_is_killed_at_any_instant_is_made_good_by_another_run() {
+    const KILLS: u32 = 14;
     let guest = Guest::new();
     for name in ["10-a.sh", "20-b.sh"] {
         guest.hook(name, "sleep 0.05");
@@ -426,7 +429,6 @@ fn an_installer_that_is_killed_at_any_instant_is_made_good_by_another_run() {
     let begun = Instant::now();
     drop(guest.install(&["--mode", "manual"]).run().exits(0));
     let whole = begun.elapsed();
-    const KILLS: u32 = 14;
     for kill_number in 0..KILLS {
         // from the start again, but with what kills before left lying about
         guest.kill_agent();
@@ -690,7 +692,7 @@ fn firewalld_is_opened_in_the_running_configuration_alone() {
     assert_eq!(guest.text("opened"), "");
     agent.wait().unwrap();
 
-    guest.fake("firewall-cmd", "[ \"$1\" = --state ] || { echo NOT_AUTHORIZED >&2; exit 253; }");
+    guest.fake("firewall-cmd", "[ \"$1\" = --state ] && echo running || { echo NOT_AUTHORIZED >&2; exit 253; }");
     guest.stage_token(&guest.token);
     let run = guest.install_on("0.0.0.0", &flags).run().exits(0);
     has(&run, &["firewall: failed: firewalld does not open port", "NOT_AUTHORIZED", "install.done"]);

@@ -245,7 +245,7 @@ fn what_goes_to_windows_is_ascii_with_crlf() {
         assert!(bytes.is_ascii(), "{}", path.display());
         assert!(bytes.ends_with(b"\r\n"), "{}", path.display());
         for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            let is_right = line.ends_with(b"\r\n") && line.iter().filter(|byte| **byte == b'\r').count() == 1;
+            let is_right = line.strip_suffix(b"\r\n").is_some_and(|text| !text.contains(&b'\r'));
             assert!(is_right, "{}: {}", path.display(), String::from_utf8_lossy(line));
         }
         seen += 1;

@@ -52,7 +52,7 @@ impl FakeExe<'_> {
 fn resources(address: u32, product: &str, version: &str) -> Vec<u8> {
     const IS_FOLDER: u32 = 1 << 31;
     let mut tree = Vec::new();
-    for (id, below) in [(16, IS_FOLDER | 24), (1, IS_FOLDER | 48), (1033, 72)] {
+    for (id, below) in [(16, IS_FOLDER + 24), (1, IS_FOLDER + 48), (1033, 72)] {
         tree.extend([0; 14]);
         tree.extend(1_u16.to_le_bytes());
         tree.extend(u32::to_le_bytes(id));

@@ -43,7 +43,7 @@ pub(super) struct InstallArgs {
     bundle: Option<PathBuf>,
 
     /// Address and port that the agent listens on (can be repeated)
-    #[arg(long, value_name = "ADDRESS", default_values_t = [SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT))])]
+    #[arg(long, value_name = "ADDRESS", env = "PODLINK_INSTALL_LISTEN", value_delimiter = ',', default_values_t = [SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT))])]
     listen: Vec<SocketAddr>,
 
     /// Name besides localhost that requests may call the agent by (can be repeated)
@@ -125,7 +125,7 @@ fn absolute(path: &std::path::Path) -> anyhow::Result<PathBuf> {
     std::path::absolute(path).with_context(|| format!("{} is no path", path.display()))
 }
 
-pub(super) fn run(args: InstallArgs) -> Outcome {
+pub(super) fn run(args: &InstallArgs) -> Outcome {
     let settings = args.settings()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

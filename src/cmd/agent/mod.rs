@@ -54,7 +54,7 @@ impl AgentArgs {
 pub(super) fn run(args: AgentArgs) -> Outcome {
     match args.command {
         Command::Serve(args) => serve::run(*args),
-        Command::Install(args) => install::run(*args),
+        Command::Install(args) => install::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Restart(args) => restart::run(&args),
         Command::Uninstall(args) => uninstall::run(&args),

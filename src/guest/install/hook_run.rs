@@ -106,7 +106,7 @@ impl HookHome {
             if stop.wait_for(|stop| *stop).await.is_ok() {
                 wish.send_replace(Some(Wish { why: Kill::Stopping, by: Instant::now() + GRACE }));
             }
-            std::future::pending::<()>().await
+            std::future::pending::<()>().await;
         };
         let outcome = tokio::select! {
             outcome = run => outcome,

@@ -123,7 +123,6 @@ pub(in crate::guest) async fn unregister(start: &Start) -> Verdict {
 }
 
 /// The unit that starts the agent; `None` where it is not there, or not wanted.
-#[expect(clippy::unused_async, reason = "its twin asks a program")]
 pub(in crate::guest) async fn registered(start: &Start) -> Option<String> {
     let folder = unit_folder(start).ok()?;
     let unit = folder.join(UNIT);

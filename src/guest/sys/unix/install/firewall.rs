@@ -49,7 +49,7 @@ pub(in crate::guest) async fn close_firewall(ports: &[u16]) -> Verdict {
 /// Why there is no firewalld to be asked.
 async fn absent() -> Option<Verdict> {
     match Tool::run(COMMAND, &["--state"]).await {
-        Ok(state) if state.succeeded => None,
+        Ok(state) if state.succeeded && state.stdout.trim() == "running" => None,
         Ok(_) => Some(Verdict::Unavailable("firewalld does not run".to_owned())),
         Err(error) if error.kind() == ErrorKind::NotFound => {
             Some(Verdict::Unavailable("there is no firewalld; another firewall is yours to open".to_owned()))
@@ -59,13 +59,11 @@ async fn absent() -> Option<Verdict> {
 }
 
 /// Nothing here scans programs.
-#[expect(clippy::unused_async, reason = "its twin asks a program")]
 pub(in crate::guest) async fn exclude_from_scans(_folder: &Path) -> Verdict {
     Verdict::Unavailable("Microsoft Defender is Windows'".to_owned())
 }
 
 /// Nothing to undo.
-#[expect(clippy::unused_async, reason = "its twin asks a program")]
 pub(in crate::guest) async fn include_in_scans(_folder: &Path) -> Verdict {
     Verdict::DONE
 }

@@ -81,7 +81,6 @@ fn command_line(start: &Start) -> anyhow::Result<String> {
 }
 
 /// Has the agent started from now on.
-#[expect(clippy::unused_async, reason = "its twin asks a program")]
 pub(in crate::guest) async fn register(start: &Start) -> Verdict {
     match try_register(start) {
         Ok(()) => Verdict::DONE,
@@ -115,7 +114,6 @@ fn try_register(start: &Start) -> anyhow::Result<()> {
 }
 
 /// Undoes that.
-#[expect(clippy::unused_async, reason = "its twin asks a program")]
 pub(in crate::guest) async fn unregister(start: &Start) -> Verdict {
     let removed = match start.mode {
         RunMode::Service => service::remove(),
@@ -126,7 +124,6 @@ pub(in crate::guest) async fn unregister(start: &Start) -> Verdict {
 }
 
 /// The command line that starts the agent; `None` where nothing does.
-#[expect(clippy::unused_async, reason = "its twin asks a program")]
 pub(in crate::guest) async fn registered(start: &Start) -> Option<String> {
     match start.mode {
         RunMode::Service => service::command_line().ok().flatten().map(|line| format!("service: {line}")),
@@ -139,7 +136,6 @@ pub(in crate::guest) async fn registered(start: &Start) -> Option<String> {
 }
 
 /// Starts the agent now, without a window, beside us and not below: it outlives this process, and holds nothing of it.
-#[expect(clippy::unused_async, reason = "its twin asks a program")]
 pub(in crate::guest) async fn start_agent(start: &Start) -> anyhow::Result<()> {
     if start.mode == RunMode::Service {
         return service::start().context("the service cannot be started");
