@@ -77,16 +77,7 @@ impl Supervised {
 
     /// The id of the agent that is ready, where there is one.
     pub fn health(&self) -> Option<String> {
-        std::net::TcpStream::connect(("127.0.0.1", self.port.number())).ok()?;
-        let health = request("GET", "/health", &[], b"");
-        let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port.number())).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
-        stream.write_all(&health).ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        let body: serde_json::Value = serde_json::from_str(body).ok()?;
-        head.starts_with("HTTP/1.1 200").then(|| body["agent_id"].as_str().unwrap().to_owned())
+        ready_on(self.port.number())
     }
 
     /// The one agent that its supervisor has.
@@ -117,6 +108,18 @@ impl Supervised {
         });
         ended.unwrap()
     }
+}
+
+/// The id of the agent that is ready on this port, where there is one; it may be killed meanwhile.
+pub fn ready_on(port: u16) -> Option<String> {
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.write_all(&request("GET", "/health", &[], b"")).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let body: serde_json::Value = serde_json::from_str(body).ok()?;
+    head.starts_with("HTTP/1.1 200").then(|| body["agent_id"].as_str().unwrap().to_owned())
 }
 
 impl Drop for Supervised {

@@ -6,3 +6,4 @@ mod exe;
 mod install;
 mod install_bat;
 mod powershell;
+mod supervise;

@@ -53,13 +53,18 @@ pub enum BindError {
         what: &'static str,
     },
     /// The system refused.
-    #[error("cannot listen on {address}")]
+    #[error("cannot listen on {address}{}", hint(source))]
     Refused {
         /// The address.
         address: SocketAddr,
         /// Why.
         source: io::Error,
     },
+}
+
+/// What to do about it, where that is known.
+fn hint(source: &io::Error) -> &'static str {
+    if source.kind() == io::ErrorKind::PermissionDenied { super::sys::FORBIDDEN_PORT } else { "" }
 }
 
 /// Binds all the addresses, or none.
@@ -75,10 +80,13 @@ pub async fn claim(addresses: &[SocketAddr]) -> Result<Claim, BindError> {
             Ok(listeners) => return Ok(Claim::Bound(listeners)),
             Err(failed) => failed,
         };
-        if error.kind() != io::ErrorKind::AddrInUse {
+        // somebody's port may be none to ask for: who holds it says more than that
+        let is_forbidden = error.kind() == io::ErrorKind::PermissionDenied;
+        if error.kind() != io::ErrorKind::AddrInUse && !is_forbidden {
             return Err(BindError::Refused { address, source: error });
         }
         match look(address).await {
+            Occupant::Nobody if is_forbidden => return Err(BindError::Refused { address, source: error }),
             Occupant::Agent { agent_id, version } => {
                 return Ok(Claim::AlreadyRuns { address, agent_id, version });
             }

@@ -141,6 +141,31 @@ fn install_bat_runs_twice_from_a_path_with_a_blank_and_an_ampersand() {
     assert!(guest.stage().is_none(), "the agent goes with it");
 }
 
+/// By the installed program, from inside a call of the agent's own, whose answer is not lost.
+#[test]
+fn the_installed_agent_is_restarted_from_inside_a_call() {
+    let Some(guest) = Guest::open() else { return };
+    guest.stage_token();
+    drop(guest.install_bat().exits(0));
+    drop(guest.pod(&["wait-ready", "--timeout", "30"]).run().exits(0));
+    let before = guest.stage().unwrap()["agent_id"].clone();
+    let exe = windows_path_of_c(&guest.installed().join("podlink.exe"), &guest.wine.drive_c());
+    let script = format!("\"{exe}\" agent restart\r\necho after %errorlevel%\r\nexit 3");
+    let run = guest.pod(&["exec", "--shell", "cmd", &script]).run().exits(3);
+    let said = run.stdout.as_str();
+    assert!(said.contains("restarts once its calls") && said.trim_end().ends_with("after 0"), "{run:?}");
+    wait_for("another agent", PATIENCE, || {
+        guest.stage().is_some_and(|health| health["ok"] == true && health["agent_id"] != before)
+    });
+    drop(guest.pod(&["restart", "--agent"]).run().exits(0));
+    assert_eq!(guest.wine.pids_of("--supervised").len(), 1, "{:?}", guest.wine.processes());
+}
+
+/// A path on drive `C:` as the guest itself writes it.
+fn windows_path_of_c(path: &Path, drive: &Path) -> String {
+    format!("C:\\{}", path.strip_prefix(drive).unwrap().to_str().unwrap().replace('/', "\\"))
+}
+
 #[test]
 fn a_hook_that_fails_or_takes_too_long_is_named_and_the_wait_ends_early() {
     let Some(guest) = Guest::open() else { return };

@@ -60,7 +60,9 @@ pub(in crate::guest) use shell::{foreign_text, interpreter};
 pub(in crate::guest) use signal_names::{SignalNumber, UnknownSignal};
 pub(in crate::guest) use signals::Signals;
 pub use signals::ask_to_stop;
-pub(in crate::guest) use socket::{another_handle, connection_limit, keep_alive, set_reuse_address, set_v6_only};
+pub(in crate::guest) use socket::{
+    FORBIDDEN_PORT, another_handle, connection_limit, keep_alive, set_reuse_address, set_v6_only,
+};
 pub(in crate::guest) use sockets::system_sockets;
 pub use spawn::interrupt_process;
 pub(in crate::guest) use spawn::raise_file_limit;

@@ -74,7 +74,9 @@ pub(in crate::guest) use shell::interpreter;
 pub(in crate::guest) use signal_names::{SignalNumber, UnknownSignal};
 pub(in crate::guest) use signals::Signals;
 pub use signals::ask_to_stop;
-pub(in crate::guest) use socket::{another_handle, connection_limit, keep_alive, set_reuse_address, set_v6_only};
+pub(in crate::guest) use socket::{
+    FORBIDDEN_PORT, another_handle, connection_limit, keep_alive, set_reuse_address, set_v6_only,
+};
 pub(in crate::guest) use sockets::system_sockets;
 pub(in crate::guest) use spawn::raise_file_limit;
 pub(in crate::guest) use supervised::{exit_code, how_it_ended, ours_apart};
