@@ -8,7 +8,10 @@ use std::{
 
 use podlink::token::{TOKEN_FILE, Token, ensure_private_dir, replace_private};
 
-use crate::support::{Cli, Http, Port, Wine, cli::Run, processes, wait_for, wine::windows_path};
+use crate::{
+    supervise::ready_on,
+    support::{Cli, Http, Port, Wine, cli::Run, processes, wait_for, wine::windows_path},
+};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -148,14 +151,15 @@ fn the_installed_agent_is_restarted_from_inside_a_call() {
     guest.stage_token();
     drop(guest.install_bat().exits(0));
     drop(guest.pod(&["wait-ready", "--timeout", "30"]).run().exits(0));
-    let before = guest.stage().unwrap()["agent_id"].clone();
+    let before = ready_on(guest.port.number());
     let exe = windows_path_of_c(&guest.installed().join("podlink.exe"), &guest.wine.drive_c());
     let script = format!("\"{exe}\" agent restart\r\necho after %errorlevel%\r\nexit 3");
     let run = guest.pod(&["exec", "--shell", "cmd", &script]).run().exits(3);
     let said = run.stdout.as_str();
     assert!(said.contains("restarts once its calls") && said.trim_end().ends_with("after 0"), "{run:?}");
     wait_for("another agent", PATIENCE, || {
-        guest.stage().is_some_and(|health| health["ok"] == true && health["agent_id"] != before)
+        let now = ready_on(guest.port.number());
+        now.is_some() && now != before
     });
     drop(guest.pod(&["restart", "--agent"]).run().exits(0));
     assert_eq!(guest.wine.pids_of("--supervised").len(), 1, "{:?}", guest.wine.processes());
@@ -194,8 +198,10 @@ fn an_installer_that_is_killed_is_made_good_by_the_agent_and_the_token_may_come_
     guest.hook("10-wait.cmd", &[":again", &wait]);
     let mut child = guest.install(&[]).stdout(std::process::Stdio::null()).spawn().unwrap();
     wait_for("the hook", PATIENCE, || guest.ran().len() == 1);
-    let health = guest.stage().unwrap();
-    assert_eq!((&health["ok"], &health["waiting_for"][0]), (&false.into(), &"hook 10-wait.cmd".into()), "{health}");
+    // the agent looks at the installation a few times a second
+    wait_for("the agent to name it", PATIENCE, || {
+        guest.stage().is_some_and(|health| health["ok"] == false && health["waiting_for"][0] == "hook 10-wait.cmd")
+    });
     processes::kill(&guest.wine.pids_of("agent install"));
     child.wait().unwrap();
     wait_for("the agent to begin it again", PATIENCE, || guest.ran().len() == 2);
