@@ -35,7 +35,7 @@ fn calls_that_run_have_their_answers_and_another_agent_comes() {
     let mut supervised = Supervised::start(&[]);
     let id = supervised.wait_ready(None);
     let agent = supervised.agent();
-    let body = json!({"argv": ["sh", "-c", "sleep 0.7; echo done; exit 3"]}).to_string();
+    let body = json!({"argv": ["sh", "-c", "sleep 2; echo done; exit 3"]}).to_string();
     let pending = supervised.authorized("POST", "/exec", body.as_bytes());
     wait_for("the call", PATIENCE, || !processes::children_of(agent).is_empty());
     let begun = Instant::now();
@@ -48,6 +48,7 @@ fn calls_that_run_have_their_answers_and_another_agent_comes() {
     let answer = pending.answer();
     assert_eq!((&answer.json["stdout"], &answer.json["rc"]), (&json!("done\n"), &json!(3)));
     let new = supervised.wait_ready(Some(&id));
+    // once the call has ended, and not at the end of what calls have
     assert!(begun.elapsed() < Duration::from_secs(5), "took {:?}", begun.elapsed());
     assert_ne!(supervised.agent(), agent);
     let log = supervised.log();
@@ -78,7 +79,7 @@ fn a_call_that_does_not_end_is_told_so() {
 fn who_is_told_to_stop_meanwhile_does_not_come_back() {
     let mut supervised = Supervised::start(&[]);
     let agent = supervised.agent();
-    let body = json!({"argv": ["sleep", "0.7"]}).to_string();
+    let body = json!({"argv": ["sleep", "2"]}).to_string();
     let pending = supervised.authorized("POST", "/exec", body.as_bytes());
     wait_for("the call", PATIENCE, || !processes::children_of(agent).is_empty());
     assert_eq!(restart(&supervised).status, 202);
@@ -94,7 +95,7 @@ fn who_is_told_to_stop_meanwhile_does_not_come_back() {
 fn one_that_goes_down_for_good_says_so() {
     let mut supervised = Supervised::start(&[]);
     let agent = supervised.agent();
-    let body = json!({"argv": ["sleep", "0.7"]}).to_string();
+    let body = json!({"argv": ["sleep", "2"]}).to_string();
     let pending = supervised.authorized("POST", "/exec", body.as_bytes());
     wait_for("the call", PATIENCE, || !processes::children_of(agent).is_empty());
     processes::signal(agent, Signal::TERM);

@@ -121,3 +121,18 @@ fn bind_one(address: SocketAddr, v6_only: bool) -> io::Result<TcpListener> {
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_may_not_be_had_tells_what_to_do() {
+        let refused = |kind: io::ErrorKind| {
+            BindError::Refused { address: ([127, 0, 0, 1], 80).into(), source: kind.into() }.to_string()
+        };
+        let said = refused(io::ErrorKind::PermissionDenied);
+        assert!(said.starts_with("cannot listen on 127.0.0.1:80: ") && said.contains("--listen"), "{said}");
+        assert_eq!(refused(io::ErrorKind::AddrNotAvailable), "cannot listen on 127.0.0.1:80");
+    }
+}
