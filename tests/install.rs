@@ -562,6 +562,44 @@ fn the_agent_is_restarted_from_inside_a_call_and_from_outside() {
     drop(Cli::new(["agent", "restart", "--state-dir", guest.path("nowhere").to_str().unwrap()]).run().exits(125));
 }
 
+/// By a call of the agent that is updated: its answer is not lost.
+#[test]
+fn the_agent_is_updated_from_inside_a_call() {
+    let guest = Guest::new();
+    drop(guest.install(&["--mode", "manual"]).run().exits(0));
+    guest.wait_ready();
+    let first = guest.agent().unwrap();
+    // another program, as far as its content goes
+    let newer = guest.path("newer");
+    let mut bytes = std::fs::read(env!("CARGO_BIN_EXE_podlink")).unwrap();
+    bytes.extend_from_slice(b"newer");
+    std::fs::write(&newer, &bytes).unwrap();
+    std::fs::set_permissions(&newer, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let install = guest.install(&["--mode", "manual"]).command();
+    let words = install.get_args().map(|word| format!("'{}'", word.to_str().unwrap())).collect::<Vec<_>>().join(" ");
+    let restart = format!(
+        "'{}' agent restart --state-dir '{}'",
+        guest.path("bin/podlink").display(),
+        guest.path("state").display()
+    );
+    let script = format!("'{}' {words} && {restart} && echo after; exit 3", newer.display());
+    let answer = Http::new(guest.port.number(), "POST", "/exec")
+        .bearer(&guest.token)
+        .json(&json!({"script": BASE64_STANDARD.encode(script)}))
+        .send();
+    assert_eq!(answer.json["rc"], 3, "{}", answer.json);
+    let said = answer.json["stdout"].as_str().unwrap();
+    assert!(
+        said.contains("`podlink agent restart` has the installed one") && said.ends_with("after\n"),
+        "{}",
+        answer.json
+    );
+    wait_for("another agent", PATIENCE, || guest.agent().is_some_and(|agent| agent != first));
+    guest.wait_ready();
+    let runs = format!("/proc/{}/exe", guest.agent().unwrap());
+    assert!(std::fs::read(runs).unwrap() == bytes, "the new one runs");
+}
+
 /// A `systemctl` that writes down what it is told and starts what the unit says, as systemd would.
 fn fake_systemctl(guest: &Guest, unit: &Path) {
     std::fs::create_dir_all(guest.path("root/run/systemd/system")).unwrap();

@@ -162,6 +162,26 @@ fn the_installed_agent_is_restarted_from_inside_a_call() {
         now.is_some() && now != before
     });
     drop(guest.pod(&["restart", "--agent"]).run().exits(0));
+
+    // an update: the program that runs, and that of the asking call's agent, is another one afterwards
+    let newer = guest.bundle.join("podlink.exe");
+    let mut bytes = std::fs::read(&newer).unwrap();
+    bytes.extend_from_slice(b"newer");
+    std::fs::remove_file(&newer).unwrap();
+    std::fs::write(&newer, &bytes).unwrap();
+    let before = ready_on(guest.port.number());
+    let install = format!("\"{}\" agent install --listen {}", windows_path(&newer), guest.listen());
+    let script = format!("{install}\r\n\"{exe}\" agent restart\r\necho after %errorlevel%\r\nexit 3");
+    let run = guest.pod(&["exec", "--shell", "cmd", &script]).run().exits(3);
+    assert!(run.stdout.contains("exe: done: copied") && run.stdout.trim_end().ends_with("after 0"), "{run:?}");
+    wait_for("another agent", PATIENCE, || {
+        let now = ready_on(guest.port.number());
+        now.is_some() && now != before
+    });
+    assert!(std::fs::read(guest.installed().join("podlink.exe")).unwrap() == bytes);
+    let agent: serde_json::Value = serde_json::from_str(&text(&guest.installed().join("agent.json"))).unwrap();
+    let digest = hex::encode(<sha2::Sha256 as sha2::Digest>::digest(&bytes));
+    assert_eq!(agent["exe_sha256"], digest.as_str(), "the new one runs");
     assert_eq!(guest.wine.pids_of("--supervised").len(), 1, "{:?}", guest.wine.processes());
 }
 
