@@ -129,27 +129,56 @@ impl Machine {
         let archive = "(cat \"$1/systemd.cpio\"; find oem | cpio --quiet -o -H newc -R 0:0) >initrd";
         let packed = Command::new("sh").args(["-c", archive, "sh"]).arg(&out).current_dir(folder.path()).status();
         assert!(packed.unwrap().success());
-        let forward = |account: &Account, port: u16| {
-            format!(",hostfwd=tcp:127.0.0.1:{}-:{port}", account.port.number())
-        };
-        let network = format!("user,id=net,ipv6=off{}{}", forward(&root, 8765), forward(&ann, 8766));
-        let disk = format!("file={},format=raw,if=virtio,snapshot=on", out.join("systemd.ext4").display());
-        let console = format!("file:{}", folder.path().join("console").display());
+        // its own, which outlives a reboot
+        let disk = folder.path().join("disk");
+        let copied = Command::new("cp").arg("--sparse=always").arg(out.join("systemd.ext4")).arg(&disk).status();
+        assert!(copied.unwrap().success());
+        let qemu = Self::start(&out, folder.path(), &root, &ann);
+        Some(Self { folder, qemu, root, ann })
+    }
+
+    /// Its power on; QEMU ends where the guest reboots or goes down.
+    fn start(out: &Path, folder: &Path, root: &Account, ann: &Account) -> Child {
+        let forward =
+            |account: &Account, port: u16| format!(",hostfwd=tcp:127.0.0.1:{}-:{port}", account.port.number());
+        let network = format!("user,id=net,ipv6=off{}{}", forward(root, 8765), forward(ann, 8766));
+        let disk = format!("file={},format=raw,if=virtio", folder.join("disk").display());
+        let console = format!("file:{}", folder.join("console").display());
         let words = "console=ttyS0 quiet mitigations=off cryptomgr.notests nokaslr no_timer_check audit=0 panic=-1 \
                      systemd.show_status=0";
-        let qemu = Command::new("setpriv")
+        Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "qemu-system-x86_64", "-nodefaults", "-machine", "type=q35,graphics=off"])
-            .args(["-accel", "tcg", "-cpu", "max", "-smp", "2", "-m", "1G", "-display", "none", "-serial", &console])
+            .args([
+                "-accel",
+                "tcg",
+                "-cpu",
+                "max",
+                "-smp",
+                "2",
+                "-m",
+                "1G",
+                "-no-reboot",
+                "-display",
+                "none",
+                "-serial",
+                &console,
+            ])
             .args(["-netdev", &network, "-device", "virtio-net-pci,netdev=net,romfile=", "-drive", &disk])
             .arg("-kernel")
             .arg(out.join("vmlinuz"))
             .arg("-initrd")
-            .arg(folder.path().join("initrd"))
+            .arg(folder.join("initrd"))
             .args(["-append", words])
             .stdin(Stdio::null())
             .spawn()
-            .unwrap();
-        Some(Self { folder, qemu, root, ann })
+            .unwrap()
+    }
+
+    /// Waits for the guest to have gone down, and has it boot again.
+    fn boot_again(&mut self) {
+        wait_for("the guest to go down", BOOT, || self.qemu.try_wait().unwrap().is_some());
+        let out = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/vm");
+        self.qemu = Self::start(&out, self.folder.path(), &self.root, &self.ann);
     }
 
     fn console(&self) -> String {
@@ -185,7 +214,7 @@ fn systemd_starts_the_agent_and_keeps_it_alive() {
     let begun = Instant::now();
     let door = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = door.local_addr().unwrap().port();
-    let Some(machine) = Machine::boot(|bundle| waiting_hook(bundle, port)) else { return };
+    let Some(mut machine) = Machine::boot(|bundle| waiting_hook(bundle, port)) else { return };
     let (root, ann) = (&machine.root, &machine.ann);
 
     // not ready before its time, and the step is told
@@ -220,6 +249,8 @@ fn systemd_starts_the_agent_and_keeps_it_alive() {
 
     let (was, anns) = (root.agent_id().unwrap(), ann.agent_id().unwrap());
     drop(root.exec("systemctl --no-block reboot").exits(0));
+    machine.boot_again();
+    let (root, ann) = (&machine.root, &machine.ann);
     root.wait_for_another(&was, "the agent after the reboot");
     ann.wait_for_another(&anns, "the user's agent after the reboot");
     let uptime = root.exec("cut -d . -f 1 /proc/uptime; cat /root/hook-ran").exits(0).stdout;
@@ -252,7 +283,8 @@ fn as_systemd_sees_it(root: &Account) {
 fn comes_back_after_a_kill(account: &Account, systemctl: &str) {
     let was = account.agent_id().unwrap();
     let left = account.exec("setsid sleep 8765 >/dev/null 2>&1 & echo $!").exits(0).stdout;
-    let kill = format!("setsid sh -c 'sleep 1; kill -9 $({systemctl} show -p MainPID --value {UNIT})' >/dev/null 2>&1 &");
+    let kill =
+        format!("setsid sh -c 'sleep 1; kill -9 $({systemctl} show -p MainPID --value {UNIT})' >/dev/null 2>&1 &");
     drop(account.exec(&kill).exits(0));
     account.wait_for_another(&was, "the agent that systemd starts");
     let seen = account.exec(&format!("{systemctl} show -p NRestarts --value {UNIT}; kill {}", left.trim())).exits(0);
@@ -274,7 +306,9 @@ fn a_user_installs_their_own(root: &Account, ann: &Account) {
     ann.wait_ready();
     let whoami = ann.whoami();
     assert_eq!((&whoami["mode"], &whoami["user"]), (&json!("session"), &json!("ann")), "{whoami}");
-    let status = ann.exec(&format!("systemctl --user status --no-pager {UNIT}; podlink agent status || .local/bin/podlink agent status"));
+    let status = ann.exec(&format!(
+        "systemctl --user status --no-pager {UNIT}; podlink agent status || .local/bin/podlink agent status"
+    ));
     let status = status.exits(0).stdout;
     assert!(status.contains("active (running)") && status.contains("loginctl enable-linger"), "{status}");
 }
