@@ -27,11 +27,13 @@ impl Printer {
     }
 
     /// Whether progress may draw over itself: a terminal is on stderr and no machine reads along.
+    #[cfg(unix)] // of the host's commands alone
     pub(super) fn is_interactive(self) -> bool {
         !self.json && io::stderr().is_terminal()
     }
 
     /// Whether data may have colours: a terminal shows it, and nobody has said no by `NO_COLOR`.
+    #[cfg(unix)] // of the host's commands alone
     pub(super) fn is_colored(self) -> bool {
         !self.json && io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
     }
@@ -48,6 +50,7 @@ impl Printer {
     }
 
     /// The remote program's stderr, as it is.
+    #[cfg(unix)] // of the host's commands alone
     pub(super) fn error_bytes(self, bytes: &[u8]) {
         let mut stderr = io::stderr().lock();
         end_if_nobody_reads(stderr.write_all(bytes).and_then(|()| stderr.flush()));
@@ -94,6 +97,7 @@ pub(super) fn printable(text: &str) -> String {
 }
 
 /// A line of another program's log for the eye: no colours, no control characters, cut to what fits.
+#[cfg(unix)] // of the host's commands alone
 pub(super) fn plain(line: &str) -> String {
     const LONGEST: usize = 160;
     let text = without_control(line.trim());
@@ -104,6 +108,7 @@ pub(super) fn plain(line: &str) -> String {
 }
 
 /// A line of another program's log for a terminal: no colours, no control characters.
+#[cfg(unix)] // of the host's commands alone
 pub(super) fn without_control(line: &str) -> String {
     let mut text = String::new();
     let mut chars = line.chars();

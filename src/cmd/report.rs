@@ -45,6 +45,7 @@ impl Failure {
     }
 
     /// The same, ending with another code.
+    #[cfg(unix)] // of the host's commands alone
     #[must_use]
     pub(super) fn exiting(self, exit: Exit) -> Self {
         Self { exit, ..self }
@@ -61,6 +62,7 @@ impl Failure {
     }
 
     /// The same, of one thing out of several.
+    #[cfg(unix)] // of the host's commands alone
     #[must_use]
     pub(super) fn about(self, what: &str) -> Self {
         Self { detail: format!("{what}: {}", self.detail), ..self }

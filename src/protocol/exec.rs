@@ -233,7 +233,8 @@ impl<'de> Deserialize<'de> for TimeoutSec {
 pub struct ExecResult {
     /// The program's own exit code (on Windows up to 32 bits); 128+N where signal N killed it; 124 where it timed out.
     pub rc: i64,
-    /// Standard output as text; where it is not UTF-8, with U+FFFD for what cannot be shown.
+    /// Standard output as text; lines that are not UTF-8 are read in the OEM code page on Windows, and have U+FFFD for
+    /// what cannot be shown elsewhere.
     #[serde(default)]
     pub stdout: String,
     /// Standard error, likewise.

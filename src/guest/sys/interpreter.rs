@@ -9,5 +9,6 @@ pub(in crate::guest) enum Interpreter {
     #[cfg_attr(unix, expect(dead_code, reason = "there is none here"))]
     CommandProcessor,
     /// A program of this name, whose first argument is the script's file.
+    #[cfg_attr(windows, expect(dead_code, reason = "there is none here"))]
     Plain(&'static str),
 }

@@ -137,6 +137,7 @@ pub(in crate::guest) async fn registered(start: &Start) -> Option<String> {
 
 /// Starts the agent now, without a window, beside us and not below: it outlives this process, and holds nothing of it.
 pub(in crate::guest) async fn start_agent(start: &Start) -> anyhow::Result<()> {
+    anyhow::ensure!(start.root.is_none(), "--root moves the folders of a Unix system; here there are none to move");
     if start.mode == RunMode::Service {
         return service::start().context("the service cannot be started");
     }
