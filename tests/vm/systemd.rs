@@ -19,7 +19,7 @@ use crate::support::{Cli, Http, Port, agent::write_private, cli::Run, wait_for};
 const BOOT: Duration = Duration::from_secs(150);
 
 /// For what takes seconds when the processor is emulated.
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_mins(1);
 
 const UNIT: &str = "podlink-agent.service";
 
