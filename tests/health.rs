@@ -69,6 +69,13 @@ fn one_stage_after_the_other() {
         }
     }
 
+    // what has failed will bring no token: nobody is to wait for one
+    let word = one.with_extension("failed");
+    fs_err::write(&word, "no network").unwrap();
+    in_stage("install_failed", json!([format!("{}: no network", one.display())]));
+    fs_err::remove_file(&word).unwrap();
+    in_stage("waiting_for_token", json!([one, two]));
+
     write_private(&agent.token_file(), agent.token());
     in_stage("installing", json!([one, two]));
     let refused = agent.authorized("POST", "/exec").json(&json!({"script": ""})).send();

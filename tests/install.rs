@@ -133,18 +133,16 @@ impl Guest {
         line.contains(self.top.path().to_str().unwrap()).then_some(pid)
     }
 
-    /// The supervisor first, where there is one, or it would start another.
+    /// The supervisor first, where there is one, or it would start another; an installer lives on.
     fn kill_agent(&self) {
-        let supervising = processes::mentioning("--supervise");
-        let ours = processes::mentioning(self.top.path().to_str().unwrap());
-        for pid in ours.into_iter().filter(|pid| supervising.contains(pid)) {
+        let serving = processes::mentioning("--installed");
+        let ours = || processes::mentioning(self.top.path().to_str().unwrap());
+        for pid in ours().into_iter().filter(|pid| serving.contains(pid)) {
             kill(pid, rustix::process::Signal::KILL);
         }
-        let Some(pid) = self.agent() else { return };
-        kill(pid, rustix::process::Signal::KILL);
-        // the command line goes first, and the sockets after it
+        // a process that is being ended loses its command line first, and its sockets after it
         let listens = || std::net::TcpStream::connect(("127.0.0.1", self.port.number())).is_ok();
-        wait_for("the agent's end", PATIENCE, || self.agent().is_none() && !listens());
+        wait_for("the agent's end", PATIENCE, || !ours().iter().any(|pid| serving.contains(pid)) && !listens());
     }
 
     /// Starts it again, as the log-on of the next day does.
@@ -498,16 +496,25 @@ fn a_hook_that_others_could_have_written_is_not_run() {
 
 #[test]
 fn wait_ready_ends_early_with_the_failed_step() {
-    let guest = Guest::new();
-    guest.hook("10-bad.sh", "exit 3");
-    drop(guest.install(&["--mode", "manual"]).run().exits(14));
-    let home = guest.path("pods");
-    drop(write_pod(&home, guest.port.number(), ""));
-    write_private(&home.join("fake/agent_token.txt"), &guest.token);
-    let begun = Instant::now();
-    let run = Cli::new(["pod", "wait-ready", "--pod", "fake", "--timeout", "60"]).home(&home).run().exits(14);
-    has(&run, &["hook 10-bad.sh", "it ended with 3"]);
-    assert!(begun.elapsed() < Duration::from_secs(30));
+    // without a token too: whoever waits for that would wait in vain
+    for guest in [Guest::new(), Guest::without_token()] {
+        guest.hook("10-bad.sh", "exit 3");
+        drop(guest.install(&["--mode", "manual"]).run().exits(14));
+        let home = guest.path("pods");
+        drop(write_pod(&home, guest.port.number(), ""));
+        write_private(&home.join("fake/agent_token.txt"), &guest.token);
+        let begun = Instant::now();
+        let run = Cli::new(["pod", "wait-ready", "--pod", "fake", "--timeout", "60"]).home(&home).run().exits(14);
+        has(&run, &["hook 10-bad.sh", "it ended with 3"]);
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        let has_token = guest.path("own/token").exists();
+        let status = Cli::new(["pod", "status", "--pod", "fake", "--json"]).home(&home).run().json();
+        assert_eq!(status["agent"]["health"]["stage"], "install_failed", "{status}");
+        assert_eq!(status["token"], "unknown", "nothing was proved, or may not have been: {status}");
+        assert_eq!(guest.health().unwrap().json["stage"], "install_failed");
+        let exec = Http::new(guest.port.number(), "POST", "/exec").bearer(&guest.token);
+        assert_eq!(exec.json(&json!({"argv": ["true"]})).send().status, 503, "with a token: {has_token}");
+    }
 }
 
 /// The asking call is one of the agent's own.

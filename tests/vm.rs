@@ -2,6 +2,8 @@
 //!
 //! A guest takes seconds to boot, so each test is a story of one guest, told in steps; the log has a line for each.
 
+mod systemd;
+
 use std::{
     future::Future,
     io::{Read as _, Write as _},

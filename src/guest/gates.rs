@@ -7,6 +7,8 @@
 //!                              install_failed
 //! ```
 //!
+//! A failure is told with or without a token: what has failed will not bring one.
+//!
 //! Implementation note: a task looks at the files and publishes what it saw, so that `/health` reads memory alone and
 //! answers at once even where the file system hangs. It looks again and again, in each stage: a gate that goes away
 //! takes readiness with it.

@@ -174,10 +174,11 @@ impl AppState {
         };
         let stage = if *self.0.draining.borrow() {
             Stage::Draining
+        } else if failed {
+            // before the token: whoever waits for that would wait in vain, and a failure is what ends a wait
+            Stage::InstallFailed
         } else if self.0.token.borrow().is_none() {
             Stage::WaitingForToken
-        } else if failed {
-            Stage::InstallFailed
         } else if pending.is_empty() {
             Stage::Ready
         } else {

@@ -95,8 +95,8 @@ pub async fn status(pod: &Pod, settings: ClientSettings) -> Result<PodStatus> {
     let token = match &seen {
         Seen::TokenMismatch(_) => TokenStatus::Mismatch,
         Seen::Ready(_) if trouble.is_none() => TokenStatus::Ok,
-        // it has proved the token on the way, unless it waits for one
-        Seen::NotReady(health) if health.stage != crate::protocol::Stage::WaitingForToken => TokenStatus::Ok,
+        // it has proved the token on the way, unless it need not have one
+        Seen::NotReady(health) if health.stage.implies_token() => TokenStatus::Ok,
         _ => TokenStatus::Unknown,
     };
     let says = match (&seen, &trouble) {

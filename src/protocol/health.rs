@@ -35,6 +35,12 @@ impl Stage {
             Self::Unknown => "unknown",
         }
     }
+
+    /// Whether an agent in this stage has a token, and so can prove it. One whose installation has failed may have been
+    /// given none.
+    pub const fn implies_token(self) -> bool {
+        !matches!(self, Self::WaitingForToken | Self::InstallFailed)
+    }
 }
 
 /// The answer of `/health`, with 200 (ready) and with 503 (not yet).

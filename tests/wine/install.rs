@@ -9,8 +9,9 @@ use std::{
 use podlink::token::{TOKEN_FILE, Token, ensure_private_dir, replace_private};
 
 use crate::{
+    powershell::shell::as_windows_powershell,
     supervise::ready_on,
-    support::{Cli, Http, Port, Wine, cli::Run, processes, wait_for, wine::windows_path},
+    support::{Cli, Http, Port, Wine, WineSetup, cli::Run, processes, wait_for, wine::windows_path},
 };
 
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -27,7 +28,11 @@ struct Guest {
 
 impl Guest {
     fn open() -> Option<Self> {
-        let wine = Wine::open()?;
+        Self::open_with(WineSetup::new())
+    }
+
+    fn open_with(setup: WineSetup) -> Option<Self> {
+        let wine = setup.open()?;
         let bundle = wine.folder().join("O & M");
         for folder in [bundle.join("hooks"), wine.drive_c().join("OEM")] {
             std::fs::create_dir_all(folder).unwrap();
@@ -233,4 +238,152 @@ fn an_installer_that_is_killed_is_made_good_by_the_agent_and_the_token_may_come_
     drop(guest.pod(&["wait-ready", "--timeout", "30"]).run().exits(0));
     assert!(!guest.bundle.join("agent_token.txt").exists());
     assert_eq!(guest.ran().len(), 2);
+}
+
+/// The agent's answer to `/whoami`.
+fn whoami(guest: &Guest) -> serde_json::Value {
+    Http::new(guest.port.number(), "GET", "/whoami").bearer(guest.token.expose().as_str()).send().json
+}
+
+fn agent_id(guest: &Guest) -> Option<String> {
+    Some(guest.stage()?["agent_id"].as_str()?.to_owned())
+}
+
+#[test]
+fn a_service_is_registered_started_and_gives_way_to_the_run_key() {
+    const KEY: &str = r"HKLM\SYSTEM\CurrentControlSet\Services\podlink-agent";
+    let Some(guest) = Guest::open() else { return };
+    guest.stage_token();
+    let run = Wine::finish(guest.install(&["--mode", "service"])).exits(0);
+    assert!(run.stdout.contains("to be started by the service manager"), "{}", run.stdout);
+    drop(guest.pod(&["wait-ready", "--timeout", "30"]).run().exits(0));
+    let path = guest.wine.registry(KEY, "ImagePath").expect("a service");
+    assert!(path.contains("podlink.exe\" agent serve --installed") && path.contains("--service"), "{path}");
+    assert!(guest.wine.registry(RUN_KEY, "podlink-agent").is_none(), "one or the other");
+    assert_eq!(whoami(&guest)["mode"], "service");
+    drop(guest.pod(&["exec", "--shell", "cmd", "exit 3"]).run().exits(3));
+    let exe = windows_path(&guest.bundle.join("podlink.exe"));
+    let status = guest.wine.run(&exe, &["agent", "status"]).exits(0);
+    assert!(status.stdout.contains("before anybody logs on"), "{}", status.stdout);
+
+    // killed, it comes back
+    let was = agent_id(&guest).unwrap();
+    processes::kill(&guest.wine.pids_of("--supervised"));
+    wait_for("another agent", PATIENCE, || agent_id(&guest).is_some_and(|id| id != was));
+    drop(guest.pod(&["wait-ready", "--timeout", "30"]).run().exits(0));
+
+    // another mode takes its place, and nothing is left of it
+    drop(Wine::finish(guest.install(&["--mode", "session"])).exits(0));
+    drop(guest.pod(&["wait-ready", "--timeout", "30"]).run().exits(0));
+    assert_eq!(whoami(&guest)["mode"], "session");
+    assert!(guest.wine.registry(RUN_KEY, "podlink-agent").is_some());
+    wait_for("the service to be gone", PATIENCE, || guest.wine.registry(KEY, "ImagePath").is_none());
+    drop(guest.wine.run(&exe, &["agent", "uninstall"]).exits(0));
+    assert!(guest.stage().is_none() && guest.wine.registry(RUN_KEY, "podlink-agent").is_none());
+}
+
+#[test]
+fn a_newer_program_takes_the_place_of_the_one_that_runs() {
+    let Some(guest) = Guest::open() else { return };
+    guest.stage_token();
+    drop(guest.install_bat().exits(0));
+    drop(guest.pod(&["wait-ready", "--timeout", "30"]).run().exits(0));
+    let was = agent_id(&guest).unwrap();
+    // another by its content, and the same by what it does
+    let bundled = guest.bundle.join("podlink.exe");
+    let mut newer = std::fs::read(&bundled).unwrap();
+    newer.extend(b"newer");
+    std::fs::write(&bundled, &newer).unwrap();
+    drop(guest.install_bat().exits(0));
+    drop(guest.pod(&["wait-ready", "--timeout", "30"]).run().exits(0));
+    assert_ne!(agent_id(&guest).unwrap(), was, "the old one still runs");
+    let folder = guest.installed();
+    assert!(std::fs::read(folder.join("podlink.exe")).unwrap() == newer);
+    // what was put aside is removed once it does not run
+    drop(guest.install_bat().exits(0));
+    newer.push(b'!');
+    std::fs::write(&bundled, &newer).unwrap();
+    drop(guest.install_bat().exits(0));
+    let old = std::fs::read_dir(&folder).unwrap().flatten();
+    let old: Vec<_> =
+        old.map(|entry| entry.file_name()).filter(|name| name.to_string_lossy().contains(".old")).collect();
+    assert!(old.len() <= 1, "{old:?}");
+    drop(guest.pod(&["exec", "--shell", "cmd", "exit 3"]).run().exits(3));
+}
+
+#[test]
+fn what_a_killed_installer_has_left_is_taken_up_at_the_next_log_on() {
+    let Some(guest) = Guest::open() else { return };
+    guest.stage_token();
+    let go = windows_path(&guest.wine.folder().join("go.txt"));
+    let wait = format!("if not exist \"{go}\" (ping -n 2 127.0.0.1 >nul & goto again)");
+    guest.hook("10-wait.cmd", &[":again", &wait]);
+    guest.hook("20-last.cmd", &[]);
+    let mut child = guest.install(&[]).stdout(std::process::Stdio::null()).spawn().unwrap();
+    // from its first moment the agent names the step, and says nothing of being ready
+    let mut steps = Vec::new();
+    wait_for("the hook", PATIENCE, || {
+        if let Some(health) = guest.stage() {
+            assert_eq!((&health["ok"], &health["stage"]), (&false.into(), &"installing".into()), "{health}");
+            let step = health["waiting_for"][0].as_str().unwrap().to_owned();
+            if steps.last() != Some(&step) {
+                steps.push(step);
+            }
+        }
+        steps.last().is_some_and(|step| step == "hook 10-wait.cmd") && guest.ran().len() == 1
+    });
+    assert!(steps.iter().all(|step| ["install", "agent", "hook 10-wait.cmd"].contains(&&**step)), "{steps:?}");
+
+    // the power goes
+    let all = guest.wine.pids_of("podlink.exe");
+    let begun = guest.wine.pids_of("10-wait.cmd");
+    processes::kill(&[all, begun].concat());
+    child.wait().unwrap();
+    wait_for("the end of the agent", PATIENCE, || guest.stage().is_none());
+    assert!(!guest.installed().join("install.done").exists());
+    std::fs::write(guest.wine.folder().join("go.txt"), "").unwrap();
+
+    // the log-on: what the Run key says is run as it stands there
+    let value = guest.wine.registry(RUN_KEY, "podlink-agent").unwrap();
+    let line = value.lines().find_map(|line| line.split_once("REG_SZ")).unwrap().1.trim().to_owned();
+    std::fs::write(guest.wine.folder().join("log-on.bat"), format!("@start \"\" /b {line}\r\n")).unwrap();
+    let mut logon = guest.wine.command("cmd.exe", &["/d", "/c", "log-on.bat"]).spawn().unwrap();
+    drop(guest.pod(&["wait-ready", "--timeout", "60"]).run().exits(0));
+    assert!(guest.installed().join("install.done").exists());
+    assert_eq!(guest.ran(), ["10-wait.cmd", "10-wait.cmd", "20-last.cmd"]);
+    assert_eq!(whoami(&guest)["mode"], "session");
+    drop(logon.kill());
+    drop(logon.wait());
+}
+
+#[test]
+fn a_hook_may_be_a_powershell_script() {
+    let Some(pwsh) = std::env::var_os("PODLINK_TEST_PWSH_EXE").map(PathBuf::from) else {
+        println!("skipped: no PowerShell for Windows (set PODLINK_TEST_PWSH_EXE to a pwsh.exe)");
+        return;
+    };
+    if std::env::var_os("PODLINK_TEST_WINE").is_none() {
+        println!("skipped: needs Wine (scripts/test wine)");
+        return;
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/wine/powershell");
+    as_windows_powershell(&pwsh, &folder);
+    let guest = Guest::open_with(WineSetup::new().see(&folder)).unwrap();
+    // where Windows has its own, Wine has one that does nothing
+    let own = guest.wine.drive_c().join("windows/system32/WindowsPowerShell/v1.0");
+    std::fs::remove_dir_all(&own).unwrap();
+    std::os::unix::fs::symlink(&folder, &own).unwrap();
+    guest.stage_token();
+    let hook = guest.bundle.join("hooks/10-a.ps1");
+    let script = "\"the bundle is $env:PODLINK_BUNDLE\"\r\nSet-Content \"$PSScriptRoot\\made.txt\" 'made'\r\nthrow 'no license'\r\n";
+    std::fs::write(&hook, script).unwrap();
+    let run = guest.install_bat().exits(14);
+    let log = text(&guest.installed().join("hooks/10-a.ps1.log"));
+    assert!(log.contains("the bundle is Z:\\") && log.contains("no license"), "{log} {run:?}");
+    assert!(guest.bundle.join("hooks/made.txt").exists());
+    let waited = guest.pod(&["wait-ready", "--timeout", "60"]).run().exits(14);
+    assert!(waited.stderr.contains("hook 10-a.ps1: it ended with 1"), "{}", waited.stderr);
+    std::fs::write(&hook, script.replace("throw 'no license'", "exit 0")).unwrap();
+    drop(guest.install_bat().exits(0));
+    drop(guest.pod(&["wait-ready", "--timeout", "30"]).run().exits(0));
 }

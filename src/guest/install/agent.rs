@@ -18,7 +18,7 @@ use super::{
     steps::Start,
     tool::Verdict,
 };
-use crate::token::replace_private;
+use crate::{protocol::RunMode, token::replace_private};
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -38,8 +38,16 @@ pub(super) struct AgentFile {
     pub(super) agent_id: String,
     pub(super) version: String,
     pub(super) serve: ServeSettings,
+    /// What it was started by, as far as it knows.
+    #[serde(default = "unknown")]
+    pub(super) mode: RunMode,
     /// The program that it was started from, as it was then.
     pub(super) exe_sha256: Option<String>,
+}
+
+/// Of an agent that was older.
+const fn unknown() -> RunMode {
+    RunMode::Unknown
 }
 
 impl AgentFile {
@@ -64,6 +72,7 @@ pub(in crate::guest) fn announce(installation: &super::Installation, agent_id: &
         agent_id: agent_id.to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         serve: installation.serve().clone(),
+        mode: installation.mode(),
         exe_sha256: us.and_then(|us| super::steps::digest(&us).ok()).map(hex::encode),
     };
     let text = serde_json::to_vec_pretty(&file)?;
@@ -84,7 +93,10 @@ pub(super) async fn ensure_runs(record: &Record, state: &Path, deadline: Duratio
     let known = AgentFile::load(state).filter(AgentFile::lives);
     let wanted = super::steps::digest(&record.exe).ok().map(hex::encode);
     if let Some(known) = &known {
-        let is_right = known.serve == record.serve && known.exe_sha256 == wanted && wanted.is_some();
+        let is_right = known.serve == record.serve
+            && known.mode == record.mode()
+            && known.exe_sha256 == wanted
+            && wanted.is_some();
         if is_right {
             return match until_it_answers(record, state, deadline).await {
                 Ok(said) => Verdict::Done(said),

@@ -19,7 +19,7 @@ use super::{
     lock::Lock,
     places::{self, Places},
     record::{Record, ServeSettings, hook_step, now},
-    steps::{self, STEPS},
+    steps::{self, STEPS, Start},
     tool::Verdict,
 };
 use crate::{
@@ -117,6 +117,12 @@ pub async fn install(
         _ => {}
     }
     let record = begin(&settings, before.as_ref());
+    // while the record still tells how it was: what a kill leaves here another run finds again
+    if let Some(before) = before.as_ref().filter(|before| before.mode() != record.mode())
+        && let Verdict::Failed(reason) = sys::unregister(&Start::of(before, &state)).await
+    {
+        say(&format!("what has started the agent until now, {}, stays: {reason}", sys::mode_name(before.mode())));
+    }
     record.save(&state)?;
     let found = hooks::find(&settings.places.hooks());
     let mut engine = Engine { record, state, log: Log::open(&settings.places.state, Arc::new(say)), stop };

@@ -15,7 +15,7 @@ use super::{
     record::Record,
     tool::Verdict,
 };
-use crate::protocol::RunMode;
+use crate::{protocol::RunMode, token::others_with_access};
 
 /// The steps, in their order, and whether the installation fails with them.
 pub(super) const STEPS: [(&str, bool); 7] = [
@@ -115,10 +115,13 @@ pub(super) fn digest(path: &Path) -> anyhow::Result<[u8; 32]> {
 /// Keeps others' hands off the executable, and their eyes off the state.
 pub(super) fn acl(places: &Places) -> Verdict {
     let kept = crate::token::ensure_private_dir(&places.state).map_err(anyhow::Error::from);
-    match kept.and_then(|()| sys::guard_program(&places.exe)) {
-        Ok(()) => Verdict::DONE,
-        Err(error) => Verdict::failed(error),
-    }
+    let guarded = kept.and_then(|()| sys::guard_program(&places.exe)).and_then(|()| {
+        // what was set is believed once it has been read back
+        let others = others_with_access(&places.state)?;
+        ensure!(others.is_empty(), "{} is open to others: {}", places.state.display(), others.join(", "));
+        Ok(())
+    });
+    guarded.map_or_else(Verdict::failed, |()| Verdict::DONE)
 }
 
 /// Makes the agent's own copy of the token. A missing one fails nothing.

@@ -95,7 +95,7 @@ pub(crate) fn judge(status: StatusCode, proof: Option<&[u8]>, body: &[u8], expec
             Some(proof) if Proof::parse(proof).is_some_and(|proof| proof == *right) => (readiness(health), true),
             Some(_) => (Seen::TokenMismatch(health), false),
             // it holds none yet, so it cannot prove one
-            None if health.stage == Stage::WaitingForToken && !health.ok => (Seen::NotReady(health), false),
+            None if !health.stage.implies_token() && !health.ok => (Seen::NotReady(health), false),
             None => (Seen::foreign(status, "an agent's health without the proof that it holds the pod's token"), false),
         },
         Expected::Nothing => (readiness(health), false),

@@ -172,6 +172,9 @@ fn token_check(evidence: &Evidence, seen: &Seen) -> Check {
         (None, Seen::NotReady(health)) if health.stage == Stage::WaitingForToken => {
             Check::skipped("token", "because the agent has none yet")
         }
+        (None, Seen::NotReady(health)) if !health.stage.implies_token() => {
+            Check::skipped("token", "because an agent whose installation failed need not have one")
+        }
         (None, Seen::NotReady(_)) => Check::ok("token", "proved by the agent; not tried, because it is not ready"),
         (None, _) => Check::skipped("token", "because the agent went away"),
     }

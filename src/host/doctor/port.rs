@@ -21,7 +21,7 @@ use crate::{
         engine::{ContainerState, local_agent},
         ports::{self, Owner},
     },
-    protocol::{HEADER_CHALLENGE, HEADER_PROOF, PATH_HEALTH, Stage},
+    protocol::{HEADER_CHALLENGE, HEADER_PROOF, PATH_HEALTH},
     token::{Challenge, Token},
 };
 
@@ -204,7 +204,7 @@ pub(super) fn usurper(evidence: &Evidence) -> Option<&Owner> {
     let answers = match evidence.outcome() {
         Some(Try::Answered(Seen::Ready(_))) => true,
         // without a token nothing is proved
-        Some(Try::Answered(Seen::NotReady(health))) => health.stage != Stage::WaitingForToken,
+        Some(Try::Answered(Seen::NotReady(health))) => health.stage.implies_token(),
         _ => false,
     };
     match &evidence.owner {
