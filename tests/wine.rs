@@ -2,4 +2,6 @@
 
 mod agent;
 mod exe;
+mod exec;
 mod install_bat;
+mod trees;
