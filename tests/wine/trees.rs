@@ -1,7 +1,7 @@
 //! The processes of a call on Windows: how they are ended, and how they are left alone.
 
 use std::{
-    os::unix::fs::MetadataExt as _,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -201,23 +201,10 @@ fn what_a_killed_agent_left_is_swept_by_the_next() {
 }
 
 /// The folders of agents' runs.
-fn runs_of(agent: &WineAgent) -> Vec<std::path::PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![agent.wine().drive_c(), agent.wine().folder().join("tmp")];
-    while let Some(folder) = folders.pop() {
-        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
-        for path in entries.flatten().map(|entry| entry.path()) {
-            if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir() && metadata.nlink() > 0) {
-                if path.join("lock").exists() && !path.ends_with("windows") {
-                    found.push(path.clone());
-                }
-                if !path.ends_with("windows") {
-                    folders.push(path);
-                }
-            }
-        }
-    }
-    found
+fn runs_of(agent: &WineAgent) -> Vec<PathBuf> {
+    let users = std::fs::read_dir(agent.wine().drive_c().join("users")).unwrap().flatten();
+    let runs = users.filter_map(|user| std::fs::read_dir(user.path().join("AppData/Local/podlink/runs")).ok());
+    runs.flatten().flatten().map(|entry| entry.path()).collect()
 }
 
 #[test]
