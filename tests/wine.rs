@@ -4,4 +4,7 @@ mod agent;
 mod exe;
 mod exec;
 mod install_bat;
+mod jobs;
+mod streams;
+mod terminals;
 mod trees;

@@ -105,7 +105,7 @@ int wmain(int argc, wchar_t **argv) {
     } else if (!wcscmp(what, L"escape")) { /* escape LINE: another program outside of the job, and waits for ever */
         STARTUPINFOW info = {.cb = sizeof info};
         PROCESS_INFORMATION made;
-        BOOL away = CreateProcessW(NULL, argv[2], NULL, NULL, FALSE, CREATE_BREAKAWAY_FROM_JOB, NULL, NULL, &info, &made);
+        BOOL away = CreateProcessW(NULL, argv[2], NULL, NULL, FALSE, CREATE_BREAKAWAY_FROM_JOB | CREATE_NO_WINDOW, NULL, NULL, &info, &made);
         printf(away ? "away\n" : "refused\n");
         fflush(stdout);
         Sleep(INFINITE);
