@@ -24,8 +24,8 @@ impl WineAgent {
     /// A request that runs `probe.exe`.
     pub fn probe(&self, args: &[&str]) -> Value {
         let probe = self.wine().probe();
-        let argv = [&[probe.as_str()], args].concat();
-        json!({ "argv": argv })
+        let words = [&[probe.as_str()], args].concat();
+        json!({ "argv": words })
     }
 
     /// Runs it to its end: the result.

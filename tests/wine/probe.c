@@ -102,19 +102,18 @@ int wmain(int argc, wchar_t **argv) {
         PROCESS_INFORMATION made;
         if (!CreateProcessW(NULL, argv[2], NULL, NULL, TRUE, 0, NULL, NULL, &info, &made)) return 96;
         printf("started\n");
-    } else if (!wcscmp(what, L"escape")) { /* escape LINE: another program outside of the job, and waits for ever */
+    } else if (!wcscmp(what, L"escape")) { /* escape LINE: another program outside of the job and the console; waits for ever */
         STARTUPINFOW info = {.cb = sizeof info};
         PROCESS_INFORMATION made;
         BOOL away = CreateProcessW(NULL, argv[2], NULL, NULL, FALSE, CREATE_BREAKAWAY_FROM_JOB | CREATE_NO_WINDOW, NULL, NULL, &info, &made);
         printf(away ? "away\n" : "refused\n");
         fflush(stdout);
         Sleep(INFINITE);
-    } else if (!wcscmp(what, L"handles")) { /* how many the process with this number has open */
-        DWORD count = 0;
-        HANDLE process = OpenProcess(PROCESS_QUERY_INFORMATION, FALSE, (DWORD)wcstoul(argv[2], NULL, 10));
-        if (!process) return 94;
-        if (!GetProcessHandleCount(process, &count)) count = 0;
-        printf("%lu\n", count);
+    } else if (!wcscmp(what, L"hold")) { /* hold FILE READY: keeps others from removing FILE for a moment */
+        HANDLE file = CreateFileW(argv[2], GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, 0, NULL);
+        if (file == INVALID_HANDLE_VALUE) return 93;
+        note(argv[3], "held");
+        Sleep(300);
     } else if (!wcscmp(what, L"crash")) { /* what Windows does with a program that writes where nothing is */
         fflush(stdout);
         *(volatile int *)8 = 1;
