@@ -51,8 +51,8 @@ pub(in crate::guest) use drain::Drainer;
 pub use drain::{drain_loop, hold_loop};
 pub(in crate::guest) use ends::{InputEnd, OutputEnd};
 pub(in crate::guest) use files::{
-    FileId, create_private, create_private_dir, file_id, file_id_at, may_enter, open_private_append, root_folder,
-    truncate, try_lock, unlock,
+    FileId, create_private, create_private_dir, file_id, file_id_at, is_held_open, may_enter, open_private_append,
+    root_folder, truncate, try_lock, unlock,
 };
 pub use files::{default_install_log, default_runs_dir, default_token_file};
 pub(in crate::guest) use first_process::{WaitedFor, reap_orphans};
