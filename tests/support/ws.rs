@@ -111,7 +111,7 @@ impl Attached {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(DEADLINE)).unwrap();
         stream.set_write_timeout(Some(DEADLINE)).unwrap();
-        let mut request = format!("ws://127.0.0.1:{}{target}", port).into_client_request().unwrap();
+        let mut request = format!("ws://127.0.0.1:{port}{target}").into_client_request().unwrap();
         request.headers_mut().insert("authorization", bearer.parse().unwrap());
         for (name, value) in headers {
             request.headers_mut().insert(*name, value.parse().unwrap());
