@@ -267,8 +267,8 @@ fn nobody_breaks_away_unless_it_is_allowed() {
 fn a_call_may_end_its_own_agent() {
     let Some(mut agent) = WineAgent::start() else { return };
     let body = agent.probe(&["stop", r"Global\podlink-agent-stop-", &agent.windows_pid()]);
-    assert_eq!(agent.exec(&body)["rc"], json!(0));
     let first = agent.get("/health").json;
+    assert_eq!(agent.exec(&body)["rc"], json!(0));
     agent.start_again();
     let second = agent.get("/health").json;
     assert_ne!(first["agent_id"], second["agent_id"], "{first} {second}");
