@@ -82,6 +82,35 @@ fn much_output_comes_as_it_was_written() {
     assert_eq!(bytes(&result, "stdout").len(), 1000);
 }
 
+#[test]
+fn endless_output_is_cut_and_counted_in_bounded_memory() {
+    let Some(agent) = WineAgent::start() else { return };
+    let resident = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", agent.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap().trim().to_owned();
+        line.split(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    let before = resident();
+    let mut body = agent.probe(&["fill", "1000000000000", "both"]);
+    body["timeout_sec"] = json!(4);
+    let call = agent.begin("POST", "/exec", &body, &[]);
+    let (begun, mut most) = (Instant::now(), 0);
+    while begun.elapsed() < Duration::from_secs(4) {
+        assert_eq!(agent.get("/health").status, 200);
+        most = most.max(resident());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let result = call.answer().json;
+    assert_eq!(
+        (&result["timed_out"], &result["truncated"], &result["survivors"]),
+        (&json!(true), &json!(true), &json!([]))
+    );
+    let came = result["stdout_bytes"].as_u64().unwrap();
+    println!("measured: endless output under Wine: {came} bytes in 4 s, VmRSS from {before} to {most} KiB");
+    assert!(came > bytes(&result, "stdout").len() as u64);
+    assert!(most < before + 100_000, "from {before} to {most} KiB");
+}
+
 /// What is hard to say in a command line, for some reader or other of such lines.
 const AWKWARD: [&str; 28] = [
     "",

@@ -113,7 +113,7 @@ int wmain(int argc, wchar_t **argv) {
         HANDLE file = CreateFileW(argv[2], GENERIC_READ, FILE_SHARE_READ, NULL, OPEN_EXISTING, 0, NULL);
         if (file == INVALID_HANDLE_VALUE) return 93;
         note(argv[3], "held");
-        Sleep(300);
+        Sleep(1000);
     } else if (!wcscmp(what, L"crash")) { /* what Windows does with a program that writes where nothing is */
         fflush(stdout);
         *(volatile int *)8 = 1;

@@ -227,6 +227,11 @@ fn files_of_runs_are_gone_afterwards() {
     }
     let runs = runs_of(&agent);
     assert_eq!(runs.len(), 1, "{runs:?}");
+    // somebody has the script open for a moment longer, as scanners of viruses do
+    let (probe, (held, held_w)) = (agent.wine().probe(), agent.wine().file("held"));
+    let script = format!("start /b \"\" \"{probe}\" hold \"%~f0\" {held_w}\r\n\"{probe}\" wait {held_w}");
+    assert_eq!(agent.exec(&cmd(&script))["rc"], json!(0));
+    assert!(held.exists());
     let names =
         || -> Vec<_> { std::fs::read_dir(&runs[0]).unwrap().flatten().map(|entry| entry.file_name()).collect() };
     wait_for("the folders of runs to be gone", PATIENCE, || names() == ["lock"]);
@@ -255,4 +260,25 @@ fn nobody_breaks_away_unless_it_is_allowed() {
         });
         std::fs::write(agent.wine().file(mark).0, "").unwrap();
     }
+}
+
+/// What a call starts that restarts or updates the agent: its answer comes before the agent goes.
+#[test]
+fn a_call_may_end_its_own_agent() {
+    let Some(mut agent) = WineAgent::start() else { return };
+    let body = agent.probe(&["stop", r"Global\podlink-agent-stop-", &agent.windows_pid()]);
+    let first = agent.get("/health").json;
+    assert_eq!(agent.exec(&body)["rc"], json!(0));
+    agent.start_again();
+    let second = agent.get("/health").json;
+    assert_ne!(first["agent_id"], second["agent_id"], "{first} {second}");
+    // by force there is no answer, and no second run either
+    let (file, name) = agent.wine().file("ran");
+    let script =
+        format!("echo ran>>\"{name}\"\r\ntaskkill /f /pid {}\r\nping -n 640 127.0.0.1 >nul", agent.windows_pid());
+    let run = agent.pod(&["exec", "--shell", "cmd", &script]).run();
+    assert_eq!(run.code, Some(125), "{run:?}");
+    agent.start_again();
+    assert_eq!(std::fs::read_to_string(file).unwrap().lines().count(), 1);
+    agent.wait_for_processes("-n 640", 0);
 }
