@@ -46,11 +46,10 @@ impl Account {
         account
     }
 
-    /// `/health`; `None` where nothing answers it.
+    /// `/health`; `None` where nobody answers it: QEMU takes connections before the guest does.
     fn health(&self) -> Option<(u16, Value)> {
-        // QEMU takes connections before the guest does, and then answers nothing
-        let answer = ask_health(self.port.number())?;
-        Some(answer)
+        let answer = Http::new(self.port.number(), "GET", "/health").try_send()?;
+        Some((answer.status, answer.json))
     }
 
     fn pod(&self, args: &[&str]) -> Cli {
@@ -80,18 +79,6 @@ impl Account {
         wait_for(what, BOOT, || self.agent_id().is_some_and(|id| id != than));
         self.wait_ready();
     }
-}
-
-/// One try, which may fail at any point.
-fn ask_health(port: u16) -> Option<(u16, Value)> {
-    use std::{io::Read as _, net::TcpStream};
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
-    stream.write_all(b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    let (head, body) = answer.split_once("\r\n\r\n")?;
-    Some((head.split(' ').nth(1)?.parse().ok()?, serde_json::from_str(body).ok()?))
 }
 
 /// The machine.

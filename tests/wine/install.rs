@@ -97,8 +97,7 @@ impl Guest {
     }
 
     fn stage(&self) -> Option<serde_json::Value> {
-        std::net::TcpStream::connect(("127.0.0.1", self.port.number())).ok()?;
-        Some(Http::new(self.port.number(), "GET", "/health").send().json)
+        Some(Http::new(self.port.number(), "GET", "/health").try_send()?.json)
     }
 
     fn pod(&self, args: &[&str]) -> Cli {
@@ -299,6 +298,7 @@ fn what_a_killed_installer_has_left_is_taken_up_at_the_next_log_on() {
     let line = value.lines().find_map(|line| line.split_once("REG_SZ")).unwrap().1.trim().to_owned();
     std::fs::write(guest.wine.folder().join("log-on.bat"), format!("@start \"\" /b {line}\r\n")).unwrap();
     let mut logon = guest.wine.command("cmd.exe", &["/d", "/c", "log-on.bat"]).spawn().unwrap();
+    wait_for("the agent", PATIENCE, || guest.stage().is_some());
     drop(guest.pod(&["wait-ready", "--timeout", "60"]).run().exits(0));
     assert!(guest.installed().join("install.done").exists());
     assert_eq!(guest.ran(), ["10-wait.cmd", "10-wait.cmd", "20-last.cmd"]);
