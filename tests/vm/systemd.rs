@@ -201,7 +201,7 @@ fn step(begun: Instant, what: &str) {
 /// A hook that says that it runs, and then waits to be let go on.
 fn waiting_hook(bundle: &Path, port: u16) {
     let script = format!(
-        "echo ran >>/root/hook-ran\nbash -c 'exec 3<>/dev/tcp/10.0.2.2/{port} && echo here >&3 && read -r word <&3'\n"
+        "echo ran >>~/hook-ran\nbash -c 'exec 3<>/dev/tcp/10.0.2.2/{port} && echo here >&3 && read -r word <&3'\n"
     );
     std::fs::write(bundle.join("hooks/10-wait.sh"), script).unwrap();
 }
@@ -250,7 +250,7 @@ fn systemd_starts_the_agent_and_keeps_it_alive() {
     let (root, ann) = (&machine.root, &machine.ann);
     root.wait_for_another(&was, "the agent after the reboot");
     ann.wait_for_another(&anns, "the user's agent after the reboot");
-    let uptime = root.exec("cut -d . -f 1 /proc/uptime; cat /root/hook-ran").exits(0).stdout;
+    let uptime = root.exec("cut -d . -f 1 /proc/uptime; cat ~/hook-ran").exits(0).stdout;
     let lines: Vec<&str> = uptime.lines().collect();
     assert!(lines[0].parse::<u64>().unwrap() < begun.elapsed().as_secs(), "it has not booted anew: {uptime}");
     assert_eq!(lines[1..], ["ran"], "a hook that has run does not run again");
@@ -289,7 +289,7 @@ fn comes_back_after_a_kill(account: &Account, systemctl: &str) {
 }
 
 fn a_user_installs_their_own(root: &Account, ann: &Account) {
-    let bundle = "/home/ann/bundle";
+    let bundle = "~ann/bundle";
     let stage = format!(
         "install -d -o ann -g ann -m 700 {bundle} && install -o ann -g ann -m 755 /usr/local/bin/podlink {bundle}/podlink && \
          umask 077 && printf %s \"$ANN\" >{bundle}/agent_token.txt && chown ann: {bundle}/agent_token.txt"
@@ -312,7 +312,7 @@ fn a_user_installs_their_own(root: &Account, ann: &Account) {
 
 /// The system's first, looked at by the user's; then that.
 fn takes_itself_out(root: &Account, ann: &Account) {
-    drop(root.exec("setsid podlink agent uninstall >/root/uninstalled 2>&1 &").exits(0));
+    drop(root.exec("setsid podlink agent uninstall >~/uninstalled 2>&1 &").exits(0));
     let gone = format!(
         "test ! -e /etc/systemd/system/{UNIT} && test ! -e /usr/local/bin/podlink && ! systemctl is-active --quiet {UNIT}"
     );

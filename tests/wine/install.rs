@@ -230,6 +230,9 @@ fn a_service_is_registered_started_and_gives_way_to_the_run_key() {
     const KEY: &str = r"HKLM\SYSTEM\CurrentControlSet\Services\podlink-agent";
     let Some(guest) = Guest::open() else { return };
     guest.stage_token();
+    // Wine ends its services with the last program that is none: an agent that was killed would be that
+    let mut user = guest.wine.command("ping.exe", &["-n", "600", "127.0.0.1"]);
+    let mut user = user.stdout(std::process::Stdio::null()).spawn().unwrap();
     let run = Wine::finish(guest.install(&["--mode", "service"])).exits(0);
     assert!(run.stdout.contains("to be started by the service manager"), "{}", run.stdout);
     drop(guest.pod(&["wait-ready", "--timeout", "30"]).run().exits(0));
@@ -256,6 +259,8 @@ fn a_service_is_registered_started_and_gives_way_to_the_run_key() {
     wait_for("the service to be gone", PATIENCE, || guest.wine.registry(KEY, "ImagePath").is_none());
     drop(guest.wine.run(&exe, &["agent", "uninstall"]).exits(0));
     assert!(guest.stage().is_none() && guest.wine.registry(RUN_KEY, "podlink-agent").is_none());
+    drop(user.kill());
+    drop(user.wait());
 }
 
 #[test]
