@@ -1,11 +1,13 @@
 //! `podlink agent install`, `status` and `uninstall`: whole runs of the real executable, in folders of their own.
 
 use std::{
+    io::{Read as _, Write as _},
     path::{Path, PathBuf},
     process::{Child, Stdio},
     time::{Duration, Instant},
 };
 
+use base64::{Engine as _, prelude::BASE64_STANDARD};
 use podlink::token::Token;
 use serde_json::{Value, json};
 
@@ -515,6 +517,96 @@ fn wait_ready_ends_early_with_the_failed_step() {
     }
 }
 
+/// The asking call is one of the agent's own.
+#[test]
+fn the_agent_is_restarted_from_inside_a_call_and_from_outside() {
+    let guest = Guest::new();
+    drop(guest.install(&["--mode", "manual"]).run().exits(0));
+    guest.wait_ready();
+    let id = || guest.health().and_then(|health| Some(health.json["agent_id"].as_str()?.to_owned()));
+    let first = id().unwrap();
+    let exe = guest.path("bin/podlink");
+    let script = format!(
+        "'{}' agent restart --state-dir '{}' || exit 9; sleep 0.3; echo after; exit 3",
+        exe.display(),
+        guest.path("state").display()
+    );
+    let answer = Http::new(guest.port.number(), "POST", "/exec")
+        .bearer(&guest.token)
+        .json(&json!({"script": BASE64_STANDARD.encode(&script)}))
+        .send();
+    assert_eq!(answer.json["rc"], 3, "{}", answer.json);
+    let said = answer.json["stdout"].as_str().unwrap();
+    assert!(said.contains("restarts once its calls, this one too, have ended") && said.ends_with("after\n"), "{said}");
+    let second = || id().filter(|id| *id != first);
+    wait_for("another agent", PATIENCE, || second().is_some());
+    guest.wait_ready();
+
+    let second = id().unwrap();
+    let run = guest.agent_command("restart").run().exits(0);
+    has(&run, &["the agent has restarted: ", "answers"]);
+    let third = id().unwrap();
+    assert!(run.stdout.contains(&third) && third != second, "{run:?}");
+    guest.wait_ready();
+
+    // another program in its place is not sent the token
+    guest.kill_agent();
+    let listener = std::net::TcpListener::bind(("127.0.0.1", guest.port.number())).unwrap();
+    let heard = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut heard = vec![0; 4096];
+        let count = stream.read(&mut heard).unwrap();
+        heard.truncate(count);
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}").unwrap();
+        stream.read_to_end(&mut heard).unwrap();
+        String::from_utf8(heard).unwrap()
+    });
+    let run = guest.agent_command("restart").run().exits(125);
+    has(&run, &["does not hold the token of this installation"]);
+    let heard = heard.join().unwrap();
+    assert!(heard.starts_with("GET /health ") && !heard.contains(&guest.token), "{heard}");
+    drop(Cli::new(["agent", "restart", "--state-dir", guest.path("nowhere").to_str().unwrap()]).run().exits(125));
+}
+
+/// By a call of the agent that is updated: its answer is not lost.
+#[test]
+fn the_agent_is_updated_from_inside_a_call() {
+    let guest = Guest::new();
+    drop(guest.install(&["--mode", "manual"]).run().exits(0));
+    guest.wait_ready();
+    let first = guest.agent().unwrap();
+    // another program, as far as its content goes
+    let newer = guest.path("newer");
+    let mut bytes = std::fs::read(env!("CARGO_BIN_EXE_podlink")).unwrap();
+    bytes.extend_from_slice(b"newer");
+    std::fs::write(&newer, &bytes).unwrap();
+    std::fs::set_permissions(&newer, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let install = guest.install(&["--mode", "manual"]).command();
+    let words = install.get_args().map(|word| format!("'{}'", word.to_str().unwrap())).collect::<Vec<_>>().join(" ");
+    let restart = format!(
+        "'{}' agent restart --state-dir '{}'",
+        guest.path("bin/podlink").display(),
+        guest.path("state").display()
+    );
+    let script = format!("'{}' {words} && {restart} && echo after; exit 3", newer.display());
+    let answer = Http::new(guest.port.number(), "POST", "/exec")
+        .bearer(&guest.token)
+        .json(&json!({"script": BASE64_STANDARD.encode(script)}))
+        .send();
+    assert_eq!(answer.json["rc"], 3, "{}", answer.json);
+    let said = answer.json["stdout"].as_str().unwrap();
+    assert!(
+        said.contains("`podlink agent restart` has the installed one") && said.ends_with("after\n"),
+        "{}",
+        answer.json
+    );
+    wait_for("another agent", PATIENCE, || guest.agent().is_some_and(|agent| agent != first));
+    guest.wait_ready();
+    let runs = format!("/proc/{}/exe", guest.agent().unwrap());
+    assert!(std::fs::read(runs).unwrap() == bytes, "the new one runs");
+}
+
 /// A `systemctl` that writes down what it is told and starts what the unit says, as systemd would.
 fn fake_systemctl(guest: &Guest, unit: &Path) {
     std::fs::create_dir_all(guest.path("root/run/systemd/system")).unwrap();
@@ -544,6 +636,11 @@ fn systemd_gets_a_unit_and_is_told_to_start_it() {
         guest.wait_ready();
         let text = std::fs::read_to_string(&unit).unwrap();
         assert!(text.contains("\nExecStart=\"") && text.contains("\"--installed\""), "{text}");
+        // the agent is told that it is started again, and the unit does so
+        assert!(
+            text.contains("\"--restarted-by-manager\"\n") && text.contains("\nRestartForceExitStatus=75\n"),
+            "{text}"
+        );
         assert_eq!(text.contains("User=root"), *mode == "service");
         let wanted = guest.path(folder).join(wants).join("podlink-agent.service");
         assert_eq!(std::fs::read_link(&wanted).unwrap(), unit);

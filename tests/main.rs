@@ -43,6 +43,7 @@ mod pod_stream;
 mod pod_tty;
 mod powershell;
 mod readme;
+mod restart;
 mod serve;
 mod sessions;
 mod setup;

@@ -361,3 +361,23 @@ fn secrets_are_never_open_to_others_not_even_for_an_instant() {
     assert!(created >= 6, "{trace}");
     assert_eq!(mode(&bed.file("pod.yaml")), 0o600);
 }
+
+#[test]
+fn the_agent_may_be_winpodx() {
+    let bed = Bed::new();
+    let run = bed.first("podman").args(&["--agent", "winpodx", "--json"]).run().exits(0);
+    assert_eq!(run.json()["agent"], "winpodx");
+    assert!(run.stdout.contains("agent_token.txt") && run.stdout.contains("winpodx' agent"), "{}", run.stdout);
+    assert!(bed.text("pod.yaml").contains("agent: 'winpodx'"), "{}", bed.text("pod.yaml"));
+    // it brings its own installation
+    for name in ["oem/podlink.exe", "oem/install.bat"] {
+        assert!(!bed.file(name).exists(), "{name}");
+    }
+    // kept, and changed back
+    assert_eq!(bed.cli(&["--json"]).run().exits(0).json()["agent"], "winpodx");
+    assert_eq!(bed.cli(&["--agent", "podlink", "--json"]).run().exits(0).json()["agent"], "podlink");
+    for wrong in [&["--guest", "linux", "--image", "x/y:1"][..], &["--engine", "local"]] {
+        let run = bed.cli(&[&["--agent", "winpodx"], wrong].concat()).run().exits(125);
+        assert!(run.stderr.contains("runs in Windows guests alone"), "{}", run.stderr);
+    }
+}

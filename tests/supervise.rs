@@ -24,10 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const BACK_WITHIN: Duration = Duration::from_secs(5);
 
 /// A supervisor with its agent; both are killed when dropped.
-struct Supervised {
-    parent: Child,
-    folder: tempfile::TempDir,
-    port: Port,
+pub(crate) struct Supervised {
+    pub(crate) parent: Child,
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) port: Port,
     /// Agents that have been seen, since one whose parent is gone is nobody's child.
     seen: Vec<u32>,
 }
@@ -46,14 +46,14 @@ fn podlink() -> PathBuf {
 }
 
 impl Supervised {
-    fn start(flags: &[&str]) -> Self {
+    pub(crate) fn start(flags: &[&str]) -> Self {
         let mut supervised = Self::launch(Port::reserve(), flags);
         supervised.wait_ready(None);
         supervised
     }
 
     /// One that need not answer.
-    fn launch(port: Port, flags: &[&str]) -> Self {
+    pub(crate) fn launch(port: Port, flags: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let token = podlink::token::Token::generate().unwrap();
         write_private(&folder.path().join("token"), token.expose().as_str());
@@ -63,7 +63,7 @@ impl Supervised {
 
     /// Waits until an agent answers that is not this one; its id.
     #[track_caller]
-    fn wait_ready(&mut self, other_than: Option<&str>) -> String {
+    pub(crate) fn wait_ready(&mut self, other_than: Option<&str>) -> String {
         let mut id = String::new();
         wait_for("an agent to be ready", PATIENCE, || {
             if let Some(health) = self.health() {
@@ -76,40 +76,31 @@ impl Supervised {
     }
 
     /// The id of the agent that is ready, where there is one.
-    fn health(&self) -> Option<String> {
-        std::net::TcpStream::connect(("127.0.0.1", self.port.number())).ok()?;
-        let health = request("GET", "/health", &[], b"");
-        let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port.number())).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
-        stream.write_all(&health).ok()?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).ok()?;
-        let (head, body) = answer.split_once("\r\n\r\n")?;
-        let body: serde_json::Value = serde_json::from_str(body).ok()?;
-        head.starts_with("HTTP/1.1 200").then(|| body["agent_id"].as_str().unwrap().to_owned())
+    pub(crate) fn health(&self) -> Option<String> {
+        ready_on(self.port.number())
     }
 
     /// The one agent that its supervisor has.
     #[track_caller]
-    fn agent(&mut self) -> u32 {
+    pub(crate) fn agent(&mut self) -> u32 {
         let children = processes::children_of(self.parent.id());
         assert_eq!(children.len(), 1, "{}", self.log());
         self.seen.push(children[0]);
         children[0]
     }
 
-    fn authorized(&self, method: &str, path: &str, body: &[u8]) -> Pending {
+    pub(crate) fn authorized(&self, method: &str, path: &str, body: &[u8]) -> Pending {
         let bearer = format!("Bearer {}", std::fs::read_to_string(self.folder.path().join("token")).unwrap());
         let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
         Pending::send(self.port.number(), &request(method, path, &headers, body))
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
     #[track_caller]
-    fn ends(&mut self) -> ExitStatus {
+    pub(crate) fn ends(&mut self) -> ExitStatus {
         let mut ended = None;
         wait_for("the supervisor to end", PATIENCE, || {
             ended = self.parent.try_wait().unwrap();
@@ -117,6 +108,18 @@ impl Supervised {
         });
         ended.unwrap()
     }
+}
+
+/// The id of the agent that is ready on this port, where there is one; it may be killed meanwhile.
+pub(crate) fn ready_on(port: u16) -> Option<String> {
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.write_all(&request("GET", "/health", &[], b"")).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let body: serde_json::Value = serde_json::from_str(body).ok()?;
+    head.starts_with("HTTP/1.1 200").then(|| body["agent_id"].as_str().unwrap().to_owned())
 }
 
 impl Drop for Supervised {

@@ -3,6 +3,12 @@
 mod agent;
 mod cmd;
 mod exe;
+mod exec;
 mod install;
 mod install_bat;
+mod jobs;
 mod powershell;
+mod streams;
+mod supervise;
+mod terminals;
+mod trees;

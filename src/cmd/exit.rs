@@ -21,6 +21,8 @@ impl Exit {
     pub const FOREIGN_PROGRAM: Self = Self(13);
     /// The guest's installation failed.
     pub const INSTALL_FAILED: Self = Self(14);
+    /// The agent is to be started again; its supervisor, or the service manager, knows it by that.
+    pub const RESTART: Self = Self(75);
     /// The remote program was killed by its time-out, as coreutils' `timeout` has it.
     pub const REMOTE_TIMED_OUT: Self = Self(124);
     /// podlink itself failed, as `docker run` and coreutils have it.
@@ -80,6 +82,11 @@ mod tests {
         for (rc, exit) in [(0, 0), (7, 7), (255, 255), (256, 1), (300, 44), (0xC000_0005, 5), (-1, 255), (1 << 40, 1)] {
             assert_eq!(Exit::of_remote(rc), Exit(exit), "{rc}");
         }
+    }
+
+    #[test]
+    fn who_keeps_an_agent_alive_knows_its_code() {
+        assert_eq!(Exit::RESTART, Exit(crate::guest::RESTART_CODE));
     }
 
     #[test]

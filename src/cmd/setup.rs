@@ -10,7 +10,7 @@ use super::{
     pod::{PodChoice, block_on},
 };
 use crate::host::{
-    EngineKind, GuestOs, Home,
+    AgentKind, EngineKind, GuestOs, Home,
     setup::{self, Change, EngineChoice, Plan, SetupRequest, SetupSettings},
 };
 
@@ -38,6 +38,9 @@ pub(super) struct SetupArgs {
     /// The guest's operating system; windows for a new pod in a container
     #[arg(long, value_name = "OS")]
     guest: Option<GuestArg>,
+    /// What answers in the guest: this project's agent, or winpodx' in a guest that has that one; podlink for a new pod
+    #[arg(long, value_name = "KIND")]
+    agent: Option<AgentArg>,
     /// The agent's port on 127.0.0.1; for a new pod the first that is free from 8765 on
     #[arg(long, value_name = "PORT")]
     agent_port: Option<u16>,
@@ -105,6 +108,12 @@ enum GuestArg {
     Linux,
 }
 
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum AgentArg {
+    Podlink,
+    Winpodx,
+}
+
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
 struct SetupJson<'a> {
@@ -113,6 +122,7 @@ struct SetupJson<'a> {
     dry_run: bool,
     engine: EngineKind,
     guest: GuestOs,
+    agent: AgentKind,
     ports: &'a crate::host::Ports,
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<&'a str>,
@@ -146,6 +156,10 @@ pub(super) fn run(args: SetupArgs) -> Outcome {
         guest: args.guest.map(|guest| match guest {
             GuestArg::Windows => GuestOs::Windows,
             GuestArg::Linux => GuestOs::Linux,
+        }),
+        agent: args.agent.map(|agent| match agent {
+            AgentArg::Podlink => AgentKind::Podlink,
+            AgentArg::Winpodx => AgentKind::Winpodx,
         }),
         image: args.image,
         agent_port: args.agent_port,
@@ -193,6 +207,7 @@ fn print_json(printer: Printer, plan: &Plan, dry_run: bool) {
         dry_run,
         engine: plan.settings.engine,
         guest: plan.settings.guest,
+        agent: plan.settings.agent,
         ports: &plan.settings.ports,
         image: image(plan),
         token: plan.token_fate.as_str(),

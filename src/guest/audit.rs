@@ -51,6 +51,8 @@ pub(super) enum Action {
     SessionEnd,
     /// Steps the guest's clock.
     SetTime,
+    /// Restarts the agent.
+    AgentRestart,
 }
 
 impl Action {
@@ -65,6 +67,7 @@ impl Action {
             Self::End => "process.end",
             Self::SessionEnd => "session.end",
             Self::SetTime => "time.set",
+            Self::AgentRestart => "agent.restart",
         }
     }
 }

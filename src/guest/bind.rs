@@ -53,13 +53,18 @@ pub enum BindError {
         what: &'static str,
     },
     /// The system refused.
-    #[error("cannot listen on {address}")]
+    #[error("cannot listen on {address}{}", hint(source))]
     Refused {
         /// The address.
         address: SocketAddr,
         /// Why.
         source: io::Error,
     },
+}
+
+/// What to do about it, where that is known.
+fn hint(source: &io::Error) -> &'static str {
+    if source.kind() == io::ErrorKind::PermissionDenied { super::sys::FORBIDDEN_PORT } else { "" }
 }
 
 /// Binds all the addresses, or none.
@@ -75,10 +80,13 @@ pub async fn claim(addresses: &[SocketAddr]) -> Result<Claim, BindError> {
             Ok(listeners) => return Ok(Claim::Bound(listeners)),
             Err(failed) => failed,
         };
-        if error.kind() != io::ErrorKind::AddrInUse {
+        // somebody's port may be none to ask for: who holds it says more than that
+        let is_forbidden = error.kind() == io::ErrorKind::PermissionDenied;
+        if error.kind() != io::ErrorKind::AddrInUse && !is_forbidden {
             return Err(BindError::Refused { address, source: error });
         }
         match look(address).await {
+            Occupant::Nobody if is_forbidden => return Err(BindError::Refused { address, source: error }),
             Occupant::Agent { agent_id, version } => {
                 return Ok(Claim::AlreadyRuns { address, agent_id, version });
             }
@@ -112,4 +120,19 @@ fn bind_one(address: SocketAddr, v6_only: bool) -> io::Result<TcpListener> {
     socket.set_send_buffer_size(SEND_BUFFER)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_may_not_be_had_tells_what_to_do() {
+        let refused = |kind: io::ErrorKind| {
+            BindError::Refused { address: ([127, 0, 0, 1], 80).into(), source: kind.into() }.to_string()
+        };
+        let said = refused(io::ErrorKind::PermissionDenied);
+        assert!(said.starts_with("cannot listen on 127.0.0.1:80: ") && said.contains("--listen"), "{said}");
+        assert_eq!(refused(io::ErrorKind::AddrNotAvailable), "cannot listen on 127.0.0.1:80");
+    }
 }

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use super::{
-    AuthDelays, HostName, LogSource, Network, Origin, calls,
+    AuthDelays, HostName, Keeper, LogSource, Network, Origin, calls,
     events::{self, LogTap},
     gates::GateSettings,
     install::{Installation, TendSettings},
@@ -59,6 +59,8 @@ pub struct Config {
     pub log_tap: LogTap,
     /// What started the agent, for `/whoami`.
     pub mode: RunMode,
+    /// What starts the agent again where it is asked to restart.
+    pub keeper: Keeper,
 }
 
 /// The patience with callers.
@@ -145,6 +147,7 @@ impl Config {
             events: events::Settings::DEFAULT,
             log_tap: LogTap::default(),
             mode: RunMode::Manual,
+            keeper: Keeper::Nobody,
         }
     }
 

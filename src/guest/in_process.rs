@@ -9,7 +9,10 @@ use anyhow::{Context as _, ensure};
 use tempfile::TempDir;
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
-use super::{Config, second, server::serve};
+use super::{
+    Config, second,
+    server::{Ended, serve},
+};
 use crate::token::{Token, replace_private};
 
 /// For an agent that has all it needs to become ready.
@@ -42,7 +45,7 @@ pub struct InProcessAgent {
     address: SocketAddr,
     token: Token,
     stop: Option<oneshot::Sender<()>>,
-    serving: JoinHandle<anyhow::Result<()>>,
+    serving: JoinHandle<anyhow::Result<Ended>>,
     _folder: TempDir,
 }
 
@@ -95,7 +98,7 @@ impl InProcessAgent {
     /// When it had failed.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         drop(self.stop.take());
-        (&mut self.serving).await.context("the agent ended badly")?
+        (&mut self.serving).await.context("the agent ended badly")?.map(drop)
     }
 }
 

@@ -38,6 +38,7 @@ mod process;
 mod processes;
 mod prometheus;
 mod request_id;
+mod restart;
 mod router;
 mod second;
 mod server;
@@ -64,9 +65,10 @@ pub use in_process::InProcessAgent;
 pub use log::{LogFormat, LogGuard, LogSettings, LogSource, Rotation, start_log};
 pub use network::{MalformedNetwork, Network};
 pub use pid_file::{PidFile, PidFileError};
-pub use server::serve;
+pub use restart::{Keeper, RESTART_CODE};
+pub use server::{Ended, serve};
 pub use signals::{ServiceStart, Signal, Signals, StopRequests};
-pub use supervisor::{Backoff, SupervisorSettings, hear_supervisor, supervise};
+pub use supervisor::{Backoff, Lead, SupervisorSettings, hear_supervisor, supervise};
 pub use sys::{
     as_service, ask_to_stop, default_install_log, default_runs_dir, default_token_file, drain_loop, hold_loop,
     interrupt_process, use_terminal,

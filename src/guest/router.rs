@@ -15,17 +15,18 @@ use tower_http::catch_panic::CatchPanicLayer;
 use super::{
     GuestError, admit, attach,
     audit::{Action, audited},
-    clock, events, exec, health, info, logs, metrics, processes, sessions, stamp,
+    clock, events, exec, health, info, logs, metrics, processes, restart, sessions, stamp,
     state::AppState,
     system, whoami,
 };
 use crate::protocol::{
-    ErrorCode, PATH_EVENTS, PATH_EXEC, PATH_EXEC_ATTACH, PATH_HEALTH, PATH_LOGS, PATH_PROCESSES, PATH_SESSIONS,
-    PATH_SYSTEM_INFO, PATH_SYSTEM_METRICS, PATH_SYSTEM_PROCESSES, PATH_SYSTEM_SOCKETS, PATH_SYSTEM_TIME, PATH_WHOAMI,
+    ErrorCode, PATH_AGENT_RESTART, PATH_EVENTS, PATH_EXEC, PATH_EXEC_ATTACH, PATH_HEALTH, PATH_LOGS, PATH_PROCESSES,
+    PATH_SESSIONS, PATH_SYSTEM_INFO, PATH_SYSTEM_METRICS, PATH_SYSTEM_PROCESSES, PATH_SYSTEM_SOCKETS, PATH_SYSTEM_TIME,
+    PATH_WHOAMI,
 };
 
 /// What a caller with a token is told about paths.
-const KNOWN_PATHS: &str = "the paths are /health, /whoami, /exec, /processes, /sessions, /events, /logs and /system; \
+const KNOWN_PATHS: &str = "the paths are /health, /whoami, /exec, /processes, /sessions, /events, /logs, /agent and /system; \
                            docs/protocol.md tells of each";
 
 /// All that the agent answers.
@@ -74,6 +75,10 @@ pub(super) fn router(state: AppState) -> Router {
         .route(
             "/sessions/{name}",
             delete(sessions::end.layer(audit(Action::SessionEnd)).layer(from_fn(admit::understood))),
+        )
+        .route(
+            PATH_AGENT_RESTART,
+            post(restart::ask.layer(audit(Action::AgentRestart)).layer(from_fn(admit::understood))),
         )
         .route(PATH_LOGS, get(logs::get.layer(from_fn(admit::understood))))
         .route(PATH_SYSTEM_PROCESSES, get(system::processes.layer(from_fn(admit::understood))))

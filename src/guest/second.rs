@@ -35,17 +35,21 @@ pub(super) enum Occupant {
 
 /// Asks `/health` on an address that could not be bound.
 pub(super) async fn look(address: SocketAddr) -> Occupant {
-    let mut address = address;
-    if address.ip().is_unspecified() {
-        address.set_ip(match address {
+    match tokio::time::timeout(PATIENCE, ask(reachable(address))).await {
+        Ok(occupant) => occupant,
+        Err(_) => Occupant::Silent,
+    }
+}
+
+/// Where one that listens there is reached from this very system.
+pub(super) fn reachable(mut listen: SocketAddr) -> SocketAddr {
+    if listen.ip().is_unspecified() {
+        listen.set_ip(match listen {
             SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
             SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
         });
     }
-    match tokio::time::timeout(PATIENCE, ask(address)).await {
-        Ok(occupant) => occupant,
-        Err(_) => Occupant::Silent,
-    }
+    listen
 }
 
 /// Whether an agent answers there that serves calls.

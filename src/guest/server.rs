@@ -41,8 +41,17 @@ const KILL_MARGIN: Duration = Duration::from_secs(7);
 /// After an accept that failed for want of something (file descriptors, memory).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// How an agent has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// As it was told to.
+    Stopped,
+    /// To be started again.
+    ToRestart,
+}
+
 /// Runs an agent on these listeners until `shutdown` completes, then lets calls end and returns; once `hurry`
-/// completes as well, calls are not waited for but killed.
+/// completes as well, calls are not waited for but killed. A caller's `POST /agent/restart` does as `shutdown` does.
 ///
 /// `max_connections` are served at one time. Those beyond it wait in a lobby of 64 for at most two seconds each, where
 /// `/health` is answered and everything else is `queue_full`; beyond that, connections are closed at once. Peers that
@@ -55,7 +64,7 @@ pub async fn serve(
     listeners: Vec<TcpListener>,
     shutdown: impl Future<Output = ()>,
     hurry: impl Future<Output = ()>,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<Ended> {
     ensure!(!listeners.is_empty(), "an agent needs an address to listen on");
     super::sys::raise_file_limit();
     let identity = Identity::generate()?;
@@ -99,8 +108,12 @@ pub async fn serve(
         accepting.spawn(accept(listener, state.clone(), app.clone(), doors.clone(), stopping.clone()));
     }
 
-    shutdown.await;
-    tracing::info!(?drain, "stopping: no new calls; those that run may end");
+    let mut shutdown = std::pin::pin!(shutdown);
+    let restart = tokio::select! {
+        () = &mut shutdown => false,
+        () = state.restart_is_asked_for() => true,
+    };
+    tracing::info!(?drain, restart, "stopping: no new calls; those that run may end");
     state.start_draining();
     bus.emit_plain(EventName::AgentStopping);
     end_tending.send_replace(true);
@@ -127,7 +140,13 @@ pub async fn serve(
     }
     while accepting.join_next().await.is_some() {}
     tracing::info!("stopped");
-    Ok(())
+    // who has told it to stop since wants it to stay so
+    let ended = tokio::select! {
+        biased;
+        () = &mut shutdown, if restart => Ended::Stopped,
+        () = std::future::ready(()) => if restart { Ended::ToRestart } else { Ended::Stopped },
+    };
+    Ok(ended)
 }
 
 fn announce(state: &AppState, listeners: &[TcpListener]) -> anyhow::Result<()> {

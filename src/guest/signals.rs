@@ -60,6 +60,8 @@ pub struct ServiceStart {
     pub requests: StopRequests,
     /// Whether its manager could be told to start it again should it fail.
     pub recovery: io::Result<()>,
+    /// Whether it does so where the service ends with a code that is not 0.
+    pub restarts: bool,
 }
 
 /// The stream of those signals; from its making on they no longer end the process by themselves.

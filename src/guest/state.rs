@@ -24,6 +24,7 @@ struct Shared {
     token: watch::Receiver<Option<Token>>,
     gates: watch::Receiver<Gates>,
     draining: watch::Sender<bool>,
+    restart: watch::Sender<bool>,
     looks: Looks,
     auth_delay: Arc<AuthDelay>,
     log_readers: LogReaders,
@@ -75,6 +76,7 @@ impl AppState {
             token,
             gates,
             draining,
+            restart: watch::Sender::new(false),
             looks: Looks::default(),
             auth_delay,
             log_readers: LogReaders::new(),
@@ -147,6 +149,20 @@ impl AppState {
     /// From now on no call is taken.
     pub(super) fn start_draining(&self) {
         self.0.draining.send_replace(true);
+    }
+
+    /// From now on no call is taken, and the agent ends to be started again; false where it ends for good already.
+    pub(super) fn ask_for_restart(&self) -> bool {
+        let begins = self.0.draining.send_if_modified(|draining| !std::mem::replace(draining, true));
+        if begins {
+            self.0.restart.send_replace(true);
+        }
+        *self.0.restart.borrow()
+    }
+
+    /// Completes once the agent is to end and to be started again.
+    pub(super) async fn restart_is_asked_for(&self) {
+        drop(self.0.restart.subscribe().wait_for(|asked| *asked).await);
     }
 
     /// Put together at the moment of asking, so that no part of it lags behind another.

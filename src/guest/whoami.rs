@@ -7,6 +7,7 @@ use crate::protocol::Whoami;
 
 /// What this build can do beyond what every agent can.
 const FEATURES: &[&str] = &[
+    "agent.restart",
     "events",
     "exec.argv",
     "exec.attach",

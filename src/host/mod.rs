@@ -1,5 +1,6 @@
 //! The host's side: the client of the agent, the wait for readiness, the engines, and the pod's folder.
 
+mod agent_restart;
 mod client;
 pub mod doctor;
 pub mod engine;
@@ -21,6 +22,7 @@ pub mod time_sync;
 mod watch;
 mod windows_exe;
 
+pub use agent_restart::{RESTART_TIMEOUT, restart_agent};
 pub use client::{
     AgentClient, AgentEvent, AttachEvent, Attached, AttachedInput, AttachedOutput, ClientSettings, EventItem,
     EventStream, EventsPatience, EventsRequest, ExecEvent, ExecOutcome, ExecStream, GuestLogRequest, GuestLogStream,

@@ -20,6 +20,7 @@ mod logs;
 mod metrics;
 mod openapi;
 mod process;
+mod restart;
 mod sse;
 mod stream;
 mod system;
@@ -53,6 +54,7 @@ pub use process::{
     ProcessEnded, ProcessInfo, ProcessList, ProcessMode, ProcessState, SessionEnded, SessionInfo, SessionList,
     SignalRequest, Signalled, StdinAccepted,
 };
+pub use restart::{PATH_AGENT_RESTART, RestartAccepted};
 pub use sse::{SSE_ALIVE, SseDecoder, SseEvent, SseTooLarge, sse_event, sse_position};
 pub use stream::{Gap, HEADER_PROCESS_ID, Running, Started, StreamEnd, stream_event};
 pub use system::{SocketOwner, SocketProtocol, SystemProcess, SystemProcesses, SystemSocket, SystemSockets};

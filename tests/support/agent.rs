@@ -324,6 +324,7 @@ pub fn as_documented(path: &str, answer: Answer) -> Answer {
         ("/system/time", 200) => "GuestTime",
         (path, 200) if path.starts_with("/system/info") => "SystemInfo",
         ("/exec", 202) => "Started",
+        ("/agent/restart", 202) => "RestartAccepted",
         (_, 200) => match path.split('?').next().unwrap_or_default().split('/').collect::<Vec<_>>()[..] {
             ["", "processes"] => "ProcessList",
             ["", "processes", _] if answer.json.get("survivors").is_some() => "ProcessEnded",

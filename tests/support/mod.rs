@@ -20,6 +20,7 @@ pub mod terminal;
 pub mod vm;
 pub mod wait;
 pub mod wine;
+pub mod wine_calls;
 pub mod ws;
 
 pub use agent::Agent;

@@ -86,8 +86,10 @@ impl Wine {
         copy_prefix(&out().join("prefix"), &folder.path().join("prefix"));
         let exe = exe();
         assert!(exe.exists(), "there is no {}: scripts/build-windows-guest --dev makes it", exe.display());
-        let own = folder.path().join("podlink.exe");
-        std::fs::hard_link(&exe, &own).or_else(|_| std::fs::copy(&exe, &own).map(drop)).unwrap();
+        for (from, name) in [(exe, "podlink.exe"), (out().join("probe.exe"), "probe.exe")] {
+            let own = folder.path().join(name);
+            std::fs::hard_link(&from, &own).or_else(|_| std::fs::copy(&from, &own).map(drop)).unwrap();
+        }
 
         let mut keeper = Command::new(scripts().join("world"))
             .arg(folder.path())
@@ -120,6 +122,18 @@ impl Wine {
     /// `podlink.exe` as the world's folder has it, to be run or copied.
     pub fn podlink(&self) -> String {
         windows_path(&self.folder().join("podlink.exe"))
+    }
+
+    /// `probe.exe`, the tests' own program, which does what `cmd` cannot: see `tests/wine/probe.c`.
+    pub fn probe(&self) -> String {
+        windows_path(&self.folder().join("probe.exe"))
+    }
+
+    /// A file in the world's folder: as this machine writes it, and as Windows does.
+    pub fn file(&self, name: &str) -> (PathBuf, String) {
+        let path = self.folder().join(name);
+        let windows = windows_path(&path);
+        (path, windows)
     }
 
     /// A program with its arguments, started in the world's folder. `exe` is a name that Windows finds, or a path of
@@ -242,6 +256,7 @@ pub struct WineAgent {
     child: Child,
     token: Token,
     port: Port,
+    flags: Vec<String>,
 }
 
 impl WineAgent {
@@ -261,21 +276,39 @@ impl WineAgent {
     pub fn launch(wine: Wine, flags: &[&str]) -> Self {
         let (token, port) = (Token::generate().unwrap(), Port::reserve());
         replace_private(&wine.folder().join("token"), token.expose().as_bytes()).unwrap();
-        let listen = format!("127.0.0.1:{}", port.number());
-        let [token_file, log] = ["token", "log"].map(|name| windows_path(&wine.folder().join(name)));
-        let own = ["agent", "serve", "--listen", &listen, "--token-file", &token_file, "--log-file", &log];
-        let said = std::fs::File::create(wine.folder().join("agent.stderr")).unwrap();
-        let mut command = wine.command(&wine.podlink(), &[&own, flags].concat());
-        command.env("PODLINK_LOG", "trace,hyper=trace");
-        let child = command.stdin(Stdio::null()).stdout(said.try_clone().unwrap()).stderr(said).spawn().unwrap();
-        let mut agent = Self { wine, child, token, port };
+        let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        let child = Self::serve(&wine, port.number(), &flags);
+        let mut agent = Self { wine, child, token, port, flags };
         agent.write_pod();
-        wait_for("the agent to answer", PATIENCE, || {
-            let ended = agent.child.try_wait().unwrap();
-            assert!(ended.is_none(), "the agent ended with {ended:?}: {}", agent.log());
-            agent.listens()
-        });
+        agent.wait_until_it_answers();
         agent
+    }
+
+    fn serve(wine: &Wine, port: u16, flags: &[String]) -> Child {
+        let listen = format!("127.0.0.1:{port}");
+        let [token_file, log] = ["token", "log"].map(|name| windows_path(&wine.folder().join(name)));
+        let mut args = vec!["agent", "serve", "--listen", &listen, "--token-file", &token_file, "--log-file", &log];
+        args.extend(flags.iter().map(String::as_str));
+        let said = std::fs::File::create(wine.folder().join("agent.stderr")).unwrap();
+        let mut command = wine.command(&wine.podlink(), &args);
+        command.env("PODLINK_LOG", "trace,hyper=trace");
+        command.stdin(Stdio::null()).stdout(said.try_clone().unwrap()).stderr(said).spawn().unwrap()
+    }
+
+    fn wait_until_it_answers(&mut self) {
+        wait_for("the agent to answer", PATIENCE, || {
+            let ended = self.child.try_wait().unwrap();
+            assert!(ended.is_none(), "the agent ended with {ended:?}: {}", self.log());
+            self.listens()
+        });
+    }
+
+    /// Another agent in the place of one that has ended; waits until it is ready.
+    pub fn start_again(&mut self) {
+        wait_for("the end of the first", PATIENCE, || self.child.try_wait().unwrap().is_some());
+        self.child = Self::serve(&self.wine, self.port(), &self.flags);
+        self.wait_until_it_answers();
+        self.wait_until_ready();
     }
 
     /// A pod of the local engine: no container is asked for, and all else is as with a real one.
@@ -346,6 +379,14 @@ impl WineAgent {
     pub fn pid(&self) -> u32 {
         let agents = self.wine.pids_of("agent serve");
         *agents.first().unwrap_or_else(|| panic!("no agent among {:?}", self.wine.processes()))
+    }
+
+    /// The agent's own process, as Windows counts.
+    pub fn windows_pid(&self) -> String {
+        let log = self.log();
+        let (_, after) = log.rsplit_once("agent started").unwrap();
+        let (_, pid) = after.split_once(" pid=").unwrap();
+        pid.chars().take_while(char::is_ascii_digit).collect()
     }
 
     /// SIGKILL to the agent alone.

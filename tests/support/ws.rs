@@ -78,22 +78,7 @@ impl Agent {
     /// A WebSocket on this path, upgraded.
     #[track_caller]
     pub fn websocket(&self, target: &str, headers: &[(&'static str, &str)]) -> Attached {
-        let stream = TcpStream::connect(("127.0.0.1", self.port())).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(DEADLINE)).unwrap();
-        stream.set_write_timeout(Some(DEADLINE)).unwrap();
-        let mut request = format!("ws://127.0.0.1:{}{target}", self.port()).into_client_request().unwrap();
-        request.headers_mut().insert("authorization", self.bearer().parse().unwrap());
-        for (name, value) in headers {
-            request.headers_mut().insert(*name, value.parse().unwrap());
-        }
-        let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
-        let (socket, response) = tungstenite::client::client_with_config(request, stream, Some(config))
-            .unwrap_or_else(|error| panic!("no upgrade: {error:?}"));
-        for header in ["podlink-protocol", "x-request-id"] {
-            assert!(response.headers().contains_key(header), "{response:?}");
-        }
-        Attached { socket }
+        Attached::upgrade(self.port(), &self.bearer(), target, headers)
     }
 
     /// Begins a call and waits until its program runs.
@@ -119,6 +104,27 @@ impl Agent {
 }
 
 impl Attached {
+    /// A WebSocket to the agent at this port, upgraded.
+    #[track_caller]
+    pub fn upgrade(port: u16, bearer: &str, target: &str, headers: &[(&'static str, &str)]) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(DEADLINE)).unwrap();
+        stream.set_write_timeout(Some(DEADLINE)).unwrap();
+        let mut request = format!("ws://127.0.0.1:{port}{target}").into_client_request().unwrap();
+        request.headers_mut().insert("authorization", bearer.parse().unwrap());
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
+        let config = WebSocketConfig::default().max_message_size(None).max_frame_size(None);
+        let (socket, response) = tungstenite::client::client_with_config(request, stream, Some(config))
+            .unwrap_or_else(|error| panic!("no upgrade: {error:?}"));
+        for header in ["podlink-protocol", "x-request-id"] {
+            assert!(response.headers().contains_key(header), "{response:?}");
+        }
+        Self { socket }
+    }
+
     #[track_caller]
     pub fn send(&mut self, message: Message) {
         self.socket.send(message).unwrap();

@@ -10,6 +10,7 @@ use podlink::token::{TOKEN_FILE, Token, ensure_private_dir, replace_private};
 
 use crate::{
     powershell::shell::as_windows_powershell,
+    supervise::ready_on,
     support::{Cli, Http, Port, Wine, WineSetup, cli::Run, processes, wait_for, wine::windows_path},
 };
 
@@ -157,6 +158,52 @@ fn install_bat_runs_twice_from_a_path_with_a_blank_and_an_ampersand() {
     assert!(guest.wine.registry(RUN_KEY, "podlink-agent").is_none());
     assert!(!folder.join("podlink.exe").exists() && !folder.join("agent_token.txt").exists());
     assert!(guest.stage().is_none(), "the agent goes with it");
+}
+
+/// By the installed program, from inside a call of the agent's own, whose answer is not lost.
+#[test]
+fn the_installed_agent_is_restarted_from_inside_a_call() {
+    let Some(guest) = Guest::open() else { return };
+    guest.stage_token();
+    drop(guest.install_bat().exits(0));
+    drop(guest.pod(&["wait-ready", "--timeout", "30"]).run().exits(0));
+    let before = ready_on(guest.port.number());
+    let exe = windows_path_of_c(&guest.installed().join("podlink.exe"), &guest.wine.drive_c());
+    let script = format!("\"{exe}\" agent restart\r\necho after %errorlevel%\r\nexit 3");
+    let run = guest.pod(&["exec", "--shell", "cmd", &script]).run().exits(3);
+    let said = run.stdout.as_str();
+    assert!(said.contains("restarts once its calls") && said.trim_end().ends_with("after 0"), "{run:?}");
+    wait_for("another agent", PATIENCE, || {
+        let now = ready_on(guest.port.number());
+        now.is_some() && now != before
+    });
+    drop(guest.pod(&["restart", "--agent"]).run().exits(0));
+
+    // an update: the program that runs, and that of the asking call's agent, is another one afterwards
+    let newer = guest.bundle.join("podlink.exe");
+    let mut bytes = std::fs::read(&newer).unwrap();
+    bytes.extend_from_slice(b"newer");
+    std::fs::remove_file(&newer).unwrap();
+    std::fs::write(&newer, &bytes).unwrap();
+    let before = ready_on(guest.port.number());
+    let install = format!("\"{}\" agent install --listen {}", windows_path(&newer), guest.listen());
+    let script = format!("{install}\r\n\"{exe}\" agent restart\r\necho after %errorlevel%\r\nexit 3");
+    let run = guest.pod(&["exec", "--shell", "cmd", &script]).run().exits(3);
+    assert!(run.stdout.contains("exe: done: copied") && run.stdout.trim_end().ends_with("after 0"), "{run:?}");
+    wait_for("another agent", PATIENCE, || {
+        let now = ready_on(guest.port.number());
+        now.is_some() && now != before
+    });
+    assert!(std::fs::read(guest.installed().join("podlink.exe")).unwrap() == bytes);
+    let agent: serde_json::Value = serde_json::from_str(&text(&guest.installed().join("agent.json"))).unwrap();
+    let digest = hex::encode(<sha2::Sha256 as sha2::Digest>::digest(&bytes));
+    assert_eq!(agent["exe_sha256"], digest.as_str(), "the new one runs");
+    assert_eq!(guest.wine.pids_of("--supervised").len(), 1, "{:?}", guest.wine.processes());
+}
+
+/// A path on drive `C:` as the guest itself writes it.
+fn windows_path_of_c(path: &Path, drive: &Path) -> String {
+    format!("C:\\{}", path.strip_prefix(drive).unwrap().to_str().unwrap().replace('/', "\\"))
 }
 
 #[test]

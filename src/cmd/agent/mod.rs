@@ -6,6 +6,7 @@ mod install;
 mod interrupt;
 mod patience;
 mod places;
+mod restart;
 mod serve;
 mod status;
 mod supervise;
@@ -33,6 +34,7 @@ enum Command {
     Serve(Box<serve::ServeArgs>),
     Install(Box<install::InstallArgs>),
     Status(status::StatusArgs),
+    Restart(restart::RestartArgs),
     Uninstall(uninstall::UninstallArgs),
     #[command(hide = true)]
     Drain(drain::DrainArgs),
@@ -54,6 +56,7 @@ pub(super) fn run(args: AgentArgs) -> Outcome {
         Command::Serve(args) => serve::run(*args),
         Command::Install(args) => install::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Restart(args) => restart::run(&args),
         Command::Uninstall(args) => uninstall::run(&args),
         Command::Drain(args) => drain::run(args),
         Command::Hold(args) => hold::run(args),

@@ -19,9 +19,9 @@ use super::{
 };
 use crate::{
     guest::{
-        self, AuthDelays, Backoff, Claim, Config, Deadlines, EventSettings, HostName, Keep, LogFormat, LogGuard,
-        LogSettings, Network, Origin, PidFile, Rotation, ServiceStart, Signals, StopRequests, SupervisorSettings,
-        calls::Settings, install::Installation,
+        self, AuthDelays, Backoff, Claim, Config, Deadlines, Ended, EventSettings, HostName, Keep, Keeper, LogFormat,
+        LogGuard, LogSettings, Network, Origin, PidFile, Rotation, ServiceStart, Signals, StopRequests,
+        SupervisorSettings, calls::Settings, install::Installation,
     },
     protocol::{DEFAULT_PORT, RunMode},
 };
@@ -143,6 +143,10 @@ pub(super) struct ServeArgs {
     /// Be a service, started by the system's service manager
     #[arg(long, hide = true, conflicts_with = "supervised")]
     service: bool,
+
+    /// Say that a service manager starts this agent again where it fails, or ends to be restarted
+    #[arg(long, hide = true)]
+    restarted_by_manager: bool,
 
     /// File to hold locked, with the pid in it, while the agent lives
     #[arg(long, value_name = "FILE", hide = true)]
@@ -316,7 +320,11 @@ fn run_here(mut args: ServeArgs, service: Option<ServiceStart>) -> Outcome {
     // one log for both, so that it tells the whole story; who changed what is the agent's to say
     let audit_file = settings.audit_file.clone().filter(|_| !args.supervise);
     let log = guest::start_log(&LogSettings { audit_file, ..settings })?;
+    let mut keeper = if args.restarted_by_manager { Keeper::Manager } else { Keeper::Nobody };
     let requests = service.map(|start| {
+        if start.restarts {
+            keeper = Keeper::Manager;
+        }
         if let Err(error) = start.recovery {
             tracing::warn!(%error, "the service manager could not be told to start this service again should it fail");
         }
@@ -329,7 +337,7 @@ fn run_here(mut args: ServeArgs, service: Option<ServiceStart>) -> Outcome {
             ..settings
         });
     }
-    let config = args.config(&log, installation)?;
+    let config = Config { keeper, ..args.config(&log, installation)? };
     let log_file = args.log_file.clone();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the agent's threads")?;
@@ -342,11 +350,13 @@ fn run_here(mut args: ServeArgs, service: Option<ServiceStart>) -> Outcome {
     Ok(outcome?)
 }
 
-async fn serve(args: ServeArgs, config: Config, requests: Option<StopRequests>) -> anyhow::Result<Exit> {
+async fn serve(args: ServeArgs, mut config: Config, requests: Option<StopRequests>) -> anyhow::Result<Exit> {
     // before anything can be found by others: who waits for the agent may want to end it at once
     let mut signals = Signals::listen().context("cannot listen for signals")?.and(requests);
     if args.supervised {
-        signals = signals.and(Some(guest::hear_supervisor().context("cannot listen to the supervisor")?));
+        let (requests, lead) = guest::hear_supervisor().context("cannot listen to the supervisor")?;
+        signals = signals.and(Some(requests));
+        config.keeper = Keeper::Supervisor(lead);
     }
     let claimed = tokio::select! {
         claimed = guest::claim(&args.listen) => claimed?,
@@ -377,8 +387,10 @@ async fn serve(args: ServeArgs, config: Config, requests: Option<StopRequests>) 
     let come = async |told: oneshot::Receiver<()>| told.await.unwrap_or(());
     tokio::select! {
         served = guest::serve(config, listeners, come(stopped), come(hurried)) => {
-            served?;
-            Ok(Exit::SUCCESS)
+            Ok(match served? {
+                Ended::Stopped => Exit::SUCCESS,
+                Ended::ToRestart => Exit::RESTART,
+            })
         }
         signal = third_signal => {
             tracing::error!(?signal, "told three times: ending without having made sure of anything");

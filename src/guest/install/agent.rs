@@ -105,7 +105,7 @@ pub(super) async fn ensure_runs(record: &Record, state: &Path, deadline: Duratio
         }
         if sys::is_in_a_call() {
             let note = format!(
-                "the agent that this runs in, version {}, goes on; the installed one is taken at its next start",
+                "the agent that this runs in, version {}, goes on; `podlink agent restart` has the installed one take its place",
                 known.version
             );
             return Verdict::Done(Some(note));

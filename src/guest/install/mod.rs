@@ -30,6 +30,7 @@ mod lock;
 mod look;
 mod places;
 mod record;
+mod restart;
 mod status;
 mod steps;
 mod tend;
@@ -40,6 +41,7 @@ pub use engine::{InstallError, Outcome, Settings, install};
 pub use look::Installation;
 pub use places::Places;
 pub use record::{Record, ServeSettings};
+pub use restart::{Restarted, restart};
 pub use status::{AgentSeen, Status, status};
 pub use uninstall::{Undone, uninstall};
 

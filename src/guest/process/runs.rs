@@ -8,11 +8,12 @@ use std::{
     fs::{File, OpenOptions},
     io::{ErrorKind, Write as _},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
 
-use super::super::sys::{TreeHome, create_private, create_private_dir};
+use super::super::sys::{TreeHome, create_private, create_private_dir, is_held_open};
 use crate::token::ensure_private_dir;
 
 /// How often the folder is made: a sweeper that takes it away does so once, for the next time it finds it locked.
@@ -20,6 +21,12 @@ const OPENS: usize = 20;
 
 /// A run's folder under this name belongs to a run that has ended, and could not be removed.
 const ENDED: &str = "ended-";
+
+/// How long a file that somebody has open is waited for before its folder is left for the next agent.
+const HELD_FOR: Duration = Duration::from_secs(2);
+
+/// Between two tries to remove it.
+const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
 /// This agent's folder of runs.
 #[derive(Debug)]
@@ -69,17 +76,15 @@ impl Runs {
                 tree.release();
                 tracing::warn!(process_id, ?ended, "swept a call that an agent before this one had not ended");
             }
-            let mut removed = fs_err::remove_dir_all(&folder);
+            let removed = std::fs::remove_dir_all(&folder);
             // first under the lock, so that nobody takes the folder for theirs meanwhile; some systems keep a file, and so its
             // folder, for as long as it is open
             drop(lock);
-            if removed.is_err() {
-                removed = fs_err::remove_dir_all(&folder);
-            }
-            if let Err(error) = removed
-                && error.kind() != ErrorKind::NotFound
+            if removed.is_err()
+                && let Err(error) = remove_soon(folder.clone()).await
             {
-                tracing::warn!(%error, "could not remove what an agent before this one left behind");
+                let folder = folder.display();
+                tracing::warn!(%error, %folder, "could not remove what an agent before this one left behind");
             }
         }
     }
@@ -108,6 +113,29 @@ impl Drop for Runs {
     }
 }
 
+/// Removes a folder and what is in it, if it is there. Where somebody has a file in it open, such as a process whose end is
+/// not through, a scanner of viruses, or another agent that looks whose it is, this is tried again for a moment.
+fn remove(folder: &Path) -> std::io::Result<()> {
+    patiently(|| match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        done => done,
+    })
+}
+
+async fn remove_soon(folder: PathBuf) -> std::io::Result<()> {
+    tokio::task::spawn_blocking(move || remove(&folder)).await.map_err(std::io::Error::other)?
+}
+
+fn patiently(mut action: impl FnMut() -> std::io::Result<()>) -> std::io::Result<()> {
+    let deadline = Instant::now() + HELD_FOR;
+    loop {
+        match action() {
+            Err(error) if is_held_open(&error) && Instant::now() < deadline => std::thread::sleep(BETWEEN_TRIES),
+            done => return done,
+        }
+    }
+}
+
 fn names(folder: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect()
@@ -133,11 +161,12 @@ impl Drop for RunFolder {
         // first the name, which no script can keep from changing: what is left under the old one counts as running
         let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let ended = self.path.with_file_name(format!("{ENDED}{name}"));
-        let removed = std::fs::rename(&self.path, &ended).and_then(|()| fs_err::remove_dir_all(&ended));
+        let renamed = patiently(|| std::fs::rename(&self.path, &ended));
+        let removed = renamed.and_then(|()| remove(&ended));
         if let Err(error) = removed
             && error.kind() != ErrorKind::NotFound
         {
-            tracing::warn!(%error, "could not remove the files of a run");
+            tracing::warn!(%error, folder = %self.path.display(), "could not remove the files of a run");
         }
     }
 }

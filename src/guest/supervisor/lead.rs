@@ -3,7 +3,13 @@
 //! Implementation note: a pipe is the one thing that works alike on every system, needs no name that others could take,
 //! and tells by itself when its holder is gone. The agent reads nothing else from stdin, and no call inherits it.
 
-use std::io;
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use tokio::sync::mpsc;
 
@@ -12,15 +18,31 @@ use super::super::signals::StopRequests;
 /// What the supervisor writes to ask for the agent's end.
 pub(super) const STOP: &[u8] = b"s";
 
+/// Whether somebody still holds the other end.
+#[derive(Debug, Clone)]
+pub struct Lead(Arc<AtomicBool>);
+
+impl Lead {
+    pub(in crate::guest) fn is_held(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
 /// Takes this process' stdin for what its supervisor asks.
 ///
 /// # Errors
 /// When there is no thread to read it.
-pub fn hear_supervisor() -> io::Result<StopRequests> {
+pub fn hear_supervisor() -> io::Result<(StopRequests, Lead)> {
     let (sender, requests) = StopRequests::channel();
     // a thread and not the runtime's: the end of the process waits for none of those that it has not started
-    std::thread::Builder::new().name("lead".into()).spawn(move || read(io::stdin().lock(), &sender))?;
-    Ok(requests)
+    let held = Arc::new(AtomicBool::new(true));
+    let holds = Arc::clone(&held);
+    std::thread::Builder::new().name("lead".into()).spawn(move || {
+        read(io::stdin().lock(), &sender);
+        holds.store(false, Ordering::SeqCst);
+        tracing::warn!("the supervisor is gone; this agent goes on and nothing starts it again should it crash");
+    })?;
+    Ok((requests, Lead(held)))
 }
 
 fn read(mut from: impl io::Read, sender: &mpsc::Sender<()>) {
@@ -36,7 +58,6 @@ fn read(mut from: impl io::Read, sender: &mpsc::Sender<()>) {
             Ok(0) | Err(_) => break,
         }
     }
-    tracing::warn!("the supervisor is gone; this agent goes on and nothing starts it again should it crash");
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! ```text
 //! starting ──▶ running ──crashed──▶ pausing ──▶ starting        (the pause doubles while it keeps crashing)
 //!                 │                     │
+//!                 ├──asked to restart──────▶ starting             (at once)
 //!                 ├──ended in order─────┼──▶ ended              (0: told to stop, or another agent runs there already)
 //!                 └──told to stop───────┘
 //! ```
@@ -29,9 +30,9 @@ use tokio::{
 
 pub use backoff::Backoff;
 use last_words::LastWords;
-pub use lead::hear_supervisor;
+pub use lead::{Lead, hear_supervisor};
 
-use super::{Signals, sys};
+use super::{RESTART_CODE, Signals, sys};
 
 /// What is kept alive, and how.
 #[derive(Debug, Clone)]
@@ -81,6 +82,10 @@ async fn keep_alive(settings: &SupervisorSettings, signals: &mut Signals) -> any
                 has_run = true;
                 match running.until_it_ends(settings, signals).await? {
                     End::Ordered(code) => return Ok(code),
+                    End::ToRestart => {
+                        tracing::info!("the agent has ended to be started again, as it was asked to");
+                        continue;
+                    }
                     End::Crashed(why) => why,
                 }
             }
@@ -109,6 +114,8 @@ async fn keep_alive(settings: &SupervisorSettings, signals: &mut Signals) -> any
 enum End {
     /// With this exit code, and nothing is to follow.
     Ordered(u8),
+    /// A caller has asked for another.
+    ToRestart,
     /// Why.
     Crashed(String),
 }
@@ -193,6 +200,9 @@ fn judge(status: ExitStatus, told: bool, said: &str) -> End {
     if told {
         tracing::warn!("the agent has ended by {how}, having been told to stop");
         return End::Ordered(sys::exit_code(status));
+    }
+    if status.code() == Some(RESTART_CODE.into()) {
+        return End::ToRestart;
     }
     End::Crashed(if said.is_empty() { how } else { format!("{how}; it said: {said}") })
 }

@@ -16,6 +16,7 @@ mod once;
 mod patience;
 mod proof;
 mod reattach;
+mod restart;
 mod retry;
 mod stream;
 mod system;

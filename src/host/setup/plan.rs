@@ -17,7 +17,9 @@ use super::{
 };
 use crate::{
     compose::{self, ComposePod, HostPorts, Relabel},
-    host::{EngineKind, Error, ErrorKind, GuestOs, Home, Machine, Pod, PodName, PodSettings, Result, is_new_disk},
+    host::{
+        AgentKind, EngineKind, Error, ErrorKind, GuestOs, Home, Machine, Pod, PodName, PodSettings, Result, is_new_disk,
+    },
     token::{self, Owners, STAGED_NAME, TOKEN_FILE, Token, TokenError},
 };
 
@@ -230,6 +232,12 @@ fn remark(plan: &mut Plan, earlier: Option<&Pod>, runs: bool) {
              2 s), or install it anew",
             plan.oem.join(STAGED_NAME).display()
         )),
+    }
+    if plan.settings.agent == AgentKind::Winpodx && plan.settings.engine != EngineKind::Local {
+        plan.notes.push(format!(
+            "winpodx' agent is not installed by podlink: the guest brings it, and its token is to stand in {} too",
+            plan.dir.join(TOKEN_FILE).display()
+        ));
     }
     let touched = plan.files.iter().any(|file| file.change == Change::Changed);
     if earlier.is_some() && touched {

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use crate::{
     compose::Secret,
-    host::{EngineKind, Error, ErrorKind, GuestOs, Result},
+    host::{AgentKind, EngineKind, Error, ErrorKind, GuestOs, Result},
 };
 
 /// Which engine.
@@ -28,6 +28,8 @@ pub struct SetupRequest {
     pub engine: Option<EngineChoice>,
     /// The guest's operating system.
     pub guest: Option<GuestOs>,
+    /// What answers in the guest.
+    pub agent: Option<AgentKind>,
     /// The container's image.
     pub image: Option<String>,
     /// The agent's port on the host.

@@ -50,7 +50,8 @@ pub(super) async fn resolve(
         EngineKind::Local => was.and_then(|was| was.machine.clone()),
         EngineKind::Podman | EngineKind::Docker => Some(machine(request, was, guest)?),
     };
-    Ok((PodSettings { engine, guest, agent: was.map_or(AgentKind::Podlink, |was| was.agent), ports, machine }, runs))
+    let agent = agent(request, was, engine, guest)?;
+    Ok((PodSettings { engine, guest, agent, ports, machine }, runs))
 }
 
 /// Asked of the engine only where the answer matters: it takes a while.
@@ -82,6 +83,16 @@ fn guest(request: &SetupRequest, was: Option<&PodSettings>, engine: EngineKind) 
     // what a local pod was says nothing of what its container is to be
     let kept = was.filter(|was| was.engine != EngineKind::Local || was.machine.is_some()).map(|was| was.guest);
     Ok(request.guest.or(kept).unwrap_or(GuestOs::Windows))
+}
+
+/// winpodx' agent runs in Windows alone.
+fn agent(request: &SetupRequest, was: Option<&PodSettings>, engine: EngineKind, guest: GuestOs) -> Result<AgentKind> {
+    let agent = request.agent.or(was.map(|was| was.agent)).unwrap_or_default();
+    if request.agent == Some(AgentKind::Winpodx) && (engine == EngineKind::Local || guest != GuestOs::Windows) {
+        return Err(Error::new(ErrorKind::Settings, "winpodx' agent runs in Windows guests alone")
+            .with_hint("leave `--agent` out, or choose podman or docker and `--guest windows`"));
+    }
+    Ok(agent)
 }
 
 fn machine(request: &SetupRequest, was: Option<&PodSettings>, guest: GuestOs) -> Result<Machine> {

@@ -10,5 +10,5 @@ use crate::guest::signals::{ServiceStart, StopRequests};
 /// None here; its twin has to be started by the service manager.
 pub fn as_service(body: impl FnOnce(ServiceStart) -> u8 + Send + 'static) -> io::Result<u8> {
     let (_nobody, requests) = StopRequests::channel();
-    Ok(body(ServiceStart { requests, recovery: Ok(()) }))
+    Ok(body(ServiceStart { requests, recovery: Ok(()), restarts: false }))
 }

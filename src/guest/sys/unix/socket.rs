@@ -15,6 +15,9 @@ pub(in crate::guest) fn connection_limit() -> usize {
     files.map_or(MOST, |files| usize::try_from(files / 2).unwrap_or(MOST)).clamp(16, MOST)
 }
 
+/// What a port that may not be had tells about itself.
+pub(in crate::guest) const FORBIDDEN_PORT: &str = ": a port below 1024 is root's; choose another with --listen";
+
 /// A restarted agent takes its port back at once, though connections of the last one linger.
 pub(in crate::guest) fn set_reuse_address(socket: &TcpSocket) -> io::Result<()> {
     socket.set_reuseaddr(true)

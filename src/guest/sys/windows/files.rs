@@ -17,7 +17,10 @@ use std::{
 };
 
 use windows_sys::Win32::{
-    Foundation::{ERROR_IO_PENDING, ERROR_LOCK_VIOLATION, GENERIC_READ, GENERIC_WRITE, INVALID_HANDLE_VALUE},
+    Foundation::{
+        ERROR_ACCESS_DENIED, ERROR_DELETE_PENDING, ERROR_DIR_NOT_EMPTY, ERROR_IO_PENDING, ERROR_LOCK_VIOLATION,
+        ERROR_SHARING_VIOLATION, GENERIC_READ, GENERIC_WRITE, INVALID_HANDLE_VALUE,
+    },
     Storage::FileSystem::{
         CREATE_NEW, FILE_APPEND_DATA, FILE_ATTRIBUTE_NORMAL, FILE_FLAG_BACKUP_SEMANTICS, FILE_READ_ATTRIBUTES,
         FILE_SHARE_DELETE, FILE_SHARE_READ, FILE_SHARE_WRITE, FILE_TRAVERSE, LOCKFILE_EXCLUSIVE_LOCK,
@@ -82,6 +85,13 @@ pub(in crate::guest) fn create_private(path: &Path) -> io::Result<File> {
 /// Makes a folder that only its owner can look into; an error where something of the name is there.
 pub(in crate::guest) fn create_private_dir(path: &Path) -> io::Result<()> {
     token::make_folder(path)
+}
+
+/// Whether a file or folder could not be removed or renamed because somebody has it open, or may have: a file that is on
+/// its way out is said to be forbidden, and its folder not to be empty.
+pub(in crate::guest) fn is_held_open(error: &io::Error) -> bool {
+    let codes = [ERROR_SHARING_VIOLATION, ERROR_ACCESS_DENIED, ERROR_DIR_NOT_EMPTY, ERROR_DELETE_PENDING];
+    error.raw_os_error().is_some_and(|code| codes.contains(&code.cast_unsigned()))
 }
 
 /// The folder that is always there: the top of the system's drive.

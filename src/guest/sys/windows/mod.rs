@@ -51,8 +51,8 @@ pub(in crate::guest) use drain::Drainer;
 pub use drain::{drain_loop, hold_loop};
 pub(in crate::guest) use ends::{InputEnd, OutputEnd};
 pub(in crate::guest) use files::{
-    FileId, create_private, create_private_dir, file_id, file_id_at, may_enter, open_private_append, root_folder,
-    truncate, try_lock, unlock,
+    FileId, create_private, create_private_dir, file_id, file_id_at, is_held_open, may_enter, open_private_append,
+    root_folder, truncate, try_lock, unlock,
 };
 pub use files::{default_install_log, default_runs_dir, default_token_file};
 pub(in crate::guest) use first_process::{WaitedFor, reap_orphans};
@@ -74,7 +74,9 @@ pub(in crate::guest) use shell::interpreter;
 pub(in crate::guest) use signal_names::{SignalNumber, UnknownSignal};
 pub(in crate::guest) use signals::Signals;
 pub use signals::ask_to_stop;
-pub(in crate::guest) use socket::{another_handle, connection_limit, keep_alive, set_reuse_address, set_v6_only};
+pub(in crate::guest) use socket::{
+    FORBIDDEN_PORT, another_handle, connection_limit, keep_alive, set_reuse_address, set_v6_only,
+};
 pub(in crate::guest) use sockets::system_sockets;
 pub(in crate::guest) use spawn::raise_file_limit;
 pub(in crate::guest) use supervised::{exit_code, how_it_ended, ours_apart};

@@ -101,7 +101,8 @@ unsafe extern "system" fn service_main(count: u32, arguments: *mut *mut u16) {
     told.report(SERVICE_RUNNING, 0);
     // only now: while it starts a service the manager takes no other orders
     let recovery = restart_if_it_fails(name);
-    let code = catch_unwind(AssertUnwindSafe(|| body(ServiceStart { requests, recovery }))).unwrap_or(PANICKED);
+    let start = ServiceStart { requests, restarts: recovery.is_ok(), recovery };
+    let code = catch_unwind(AssertUnwindSafe(|| body(start))).unwrap_or(PANICKED);
     CODE.store(code, Ordering::SeqCst);
     told.report(SERVICE_STOPPED, code);
 }

@@ -28,6 +28,10 @@ pub(in crate::guest) const fn connection_limit() -> usize {
     4096
 }
 
+/// What a port that may not be had tells about itself.
+pub(in crate::guest) const FORBIDDEN_PORT: &str = ": the port may lie in a range that Windows keeps for itself, of which `netsh int ipv4 show excludedportrange tcp` \
+     has a list; choose another with --listen, and in the host's settings";
+
 fn raw(socket: &impl AsSocket) -> SOCKET {
     usize::try_from(socket.as_socket().as_raw_socket()).unwrap_or(usize::MAX)
 }

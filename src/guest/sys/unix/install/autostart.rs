@@ -10,13 +10,19 @@ use anyhow::{Context as _, bail};
 
 use super::super::spawn;
 use crate::{
-    guest::install::{Start, Tool, Verdict},
+    guest::{
+        RESTART_CODE,
+        install::{Start, Tool, Verdict},
+    },
     protocol::RunMode,
     token::replace_private,
 };
 
 /// The unit's name.
 const UNIT: &str = "podlink-agent.service";
+
+/// What tells the agent that the unit starts it again.
+const RESTARTED: &str = "--restarted-by-manager";
 
 /// systemd starts again what crashed.
 pub(in crate::guest) const NEEDS_SUPERVISOR: bool = false;
@@ -179,7 +185,7 @@ async fn systemctl(start: &Start, args: &[&str]) -> anyhow::Result<()> {
 /// `Delegate=`: calls are held by control groups below the unit's own. Without `User=` there would be no `HOME`.
 fn unit_text(start: &Start) -> String {
     let words = std::iter::once(start.exe.to_string_lossy().into_owned()).chain(start.args.iter().cloned());
-    let line = words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ");
+    let line = words.chain([RESTARTED.to_owned()]).map(|word| quoted(&word)).collect::<Vec<_>>().join(" ");
     let (after, user, target) = match start.mode {
         RunMode::Service => ("After=network.target\n", "User=root\n", "multi-user.target"),
         _ => ("", "", "default.target"),
@@ -195,6 +201,8 @@ fn unit_text(start: &Start) -> String {
          {user}ExecStart={line}\n\
          Restart=on-failure\n\
          RestartSec=1\n\
+         RestartForceExitStatus={RESTART_CODE}\n\
+         SuccessExitStatus={RESTART_CODE}\n\
          KillMode=process\n\
          Delegate=yes\n\
          TimeoutStopSec=30\n\
