@@ -112,8 +112,8 @@ impl Guest {
 
     /// `/health`; `None` where nobody answers.
     fn health(&self) -> Option<Answer> {
-        std::net::TcpStream::connect(("127.0.0.1", self.port.number())).ok()?;
-        Some(as_documented("/health", Http::new(self.port.number(), "GET", "/health").send()))
+        let answer = Http::new(self.port.number(), "GET", "/health").try_send()?;
+        Some(as_documented("/health", answer))
     }
 
     fn wait_ready(&self) {
@@ -654,6 +654,28 @@ fn systemd_gets_a_unit_and_is_told_to_start_it() {
         assert!(!unit.exists() && std::fs::symlink_metadata(&wanted).is_err());
         assert!(guest.agent().is_none());
     }
+}
+
+#[test]
+fn another_mode_leaves_nothing_of_the_one_before() {
+    let guest = Guest::new();
+    let unit = guest.path("home/.config/systemd/user/podlink-agent.service");
+    fake_systemctl(&guest, &unit);
+    let modes = [("session", true), ("manual", false), ("session", true)];
+    let mut agents = Vec::new();
+    for (mode, has_unit) in modes {
+        drop(guest.install(&["--mode", mode]).run().exits(0));
+        guest.wait_ready();
+        assert_eq!(unit.exists(), has_unit, "{mode}");
+        // the agent that runs is one that is started so: systemd would not start again what it has not started
+        assert_eq!(guest.whoami(&guest.token).json["mode"], mode);
+        let agent = guest.agent().unwrap();
+        assert!(!agents.contains(&agent), "{mode}: {agents:?}");
+        agents.push(agent);
+    }
+    let run = guest.install(&["--mode", "session"]).run().exits(0);
+    has(&run, &["autostart: done"]);
+    assert_eq!(guest.agent().as_ref(), agents.last(), "the same mode leaves it alone");
 }
 
 #[test]

@@ -7,7 +7,10 @@
 use std::{io, ptr};
 
 use windows_sys::Win32::{
-    Foundation::{ERROR_SERVICE_ALREADY_RUNNING, ERROR_SERVICE_DOES_NOT_EXIST, ERROR_SERVICE_EXISTS},
+    Foundation::{
+        ERROR_SERVICE_ALREADY_RUNNING, ERROR_SERVICE_DOES_NOT_EXIST, ERROR_SERVICE_EXISTS,
+        ERROR_SERVICE_MARKED_FOR_DELETE,
+    },
     System::Services::{
         ChangeServiceConfigW, CloseServiceHandle, CreateServiceW, DeleteService, OpenSCManagerW, OpenServiceW,
         QUERY_SERVICE_CONFIGW, QueryServiceConfigW, SC_HANDLE, SC_MANAGER_CONNECT, SC_MANAGER_CREATE_SERVICE,
@@ -148,9 +151,12 @@ pub(super) fn start() -> io::Result<()> {
     }
 }
 
-/// Removes it; where it still runs, once it has ended. One that is not there is as good.
+/// Removes it; where it still runs, once it has ended. One that is not there is as good, or is going already.
 pub(super) fn remove() -> io::Result<()> {
     let Some(service) = open(SERVICE_ALL_ACCESS)? else { return Ok(()) };
     // SAFETY: the service is open.
-    checked(unsafe { DeleteService(service.0) })
+    match checked(unsafe { DeleteService(service.0) }) {
+        Err(error) if is(&error, ERROR_SERVICE_MARKED_FOR_DELETE) => Ok(()),
+        removed => removed,
+    }
 }
