@@ -54,8 +54,20 @@ pub(super) fn reachable(mut listen: SocketAddr) -> SocketAddr {
 
 /// Whether an agent answers there that serves calls.
 pub(super) async fn is_ready(address: SocketAddr) -> bool {
+    let address = from_here(address);
     let answer = async { health(TcpStream::connect(address).await.ok()?, address.port()).await };
     matches!(tokio::time::timeout(PATIENCE, answer).await, Ok(Some((StatusCode::OK, Health { ok: true, .. }))))
+}
+
+/// Where an address that is listened on is reached from this system.
+fn from_here(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
 }
 
 async fn ask(address: SocketAddr) -> Occupant {

@@ -73,6 +73,7 @@ fn a_killed_agent_is_back_within_seconds_and_once() {
         println!("measured: a killed agent under Wine is back after {:.0} ms", begun.elapsed().as_secs_f64() * 1e3);
         assert_ne!(child(&agent), killed);
         id = new;
+        wait_for("both to have said so", PATIENCE, || agent.log().matches("agent started").count() > restarts);
         let log = agent.log();
         assert_eq!(log.matches("the agent is gone: ").count(), restarts, "{log}");
         assert_eq!(log.matches("agent started").count(), restarts + 1, "{log}");

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     super::{
-        second::{Occupant, look},
+        second::{Occupant, is_ready, look},
         sys,
     },
     places,
@@ -172,6 +172,16 @@ async fn until_it_answers(record: &Record, state: &Path, deadline: Duration) -> 
     let log = places::agent_log(state);
     let seconds = deadline.as_secs_f32();
     Err(format!("{what} on {address} after {seconds} s; the agent's log is {}", log.display()))
+}
+
+/// Waits until the agent has seen that the installation is complete, so that whoever waits for it next is not told of
+/// what was before. One that does not see it in time is left to itself.
+pub(super) async fn until_it_sees_the_end(listen: &[SocketAddr]) {
+    let Some(address) = listen.first() else { return };
+    let by = Instant::now() + WORD_PATIENCE;
+    while Instant::now() < by && !is_ready(*address).await {
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
 /// Asks it to end, and waits until it has.

@@ -136,7 +136,11 @@ pub async fn install(
         Ok(found) => engine.take_hooks(found, before.as_ref())?,
         Err(error) => return Ok(engine.fail("hooks", format!("{error:#}"))?),
     }
-    Ok(engine.run(Some(settings.agent_deadline)).await?)
+    let outcome = engine.run(Some(settings.agent_deadline)).await?;
+    if matches!(outcome, Outcome::Complete) {
+        agent::until_it_sees_the_end(&engine.record.serve.listen).await;
+    }
+    Ok(outcome)
 }
 
 async fn wait_for_lock(state: &Path, patience: Duration) -> Result<Lock, InstallError> {
