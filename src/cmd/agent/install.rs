@@ -99,7 +99,7 @@ impl InstallArgs {
         };
         let bundle = match &self.bundle {
             Some(folder) => absolute(folder)?,
-            None => Places::default_bundle(&exe, &state)?,
+            None => install::default_bundle(&exe, &state)?,
         };
         let or = |ms: Option<u64>, default| ms.map_or(default, Duration::from_millis);
         Ok(Settings {

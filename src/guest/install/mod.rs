@@ -23,6 +23,7 @@
 
 mod adopt;
 mod agent;
+mod bundle;
 mod engine;
 mod hook_run;
 mod hooks;
@@ -37,6 +38,7 @@ mod tend;
 mod tool;
 mod uninstall;
 
+pub use bundle::default_bundle;
 pub use engine::{InstallError, Outcome, Settings, install};
 pub use look::Installation;
 pub use places::Places;

@@ -2,9 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
-
-use super::{super::sys, record::Record};
+use super::super::sys;
 
 /// The folders and files that an installation is made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,21 +33,6 @@ impl Places {
     /// The executable in this folder.
     pub fn exe_in(folder: &Path) -> PathBuf {
         folder.join(sys::EXE_NAME)
-    }
-
-    /// What the guest was given when nothing else is said: the folder of this program, or where it was given before when
-    /// that is the installed one.
-    ///
-    /// # Errors
-    /// When this program's own file is not known.
-    pub fn default_bundle(exe: &Path, state: &Path) -> anyhow::Result<PathBuf> {
-        let us = std::env::current_exe().context("this program's own file is not known; name the --bundle")?;
-        let real = |path: &Path| std::fs::canonicalize(path).ok();
-        let is_installed = real(&us).is_some_and(|us| real(exe) == Some(us));
-        if is_installed && let Some(record) = Record::load(state).ok().flatten() {
-            return Ok(record.bundle);
-        }
-        Ok(us.parent().context("this program lies in no folder; name the --bundle")?.to_owned())
     }
 
     /// The token's copy in the bundle.

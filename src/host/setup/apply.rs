@@ -1,6 +1,6 @@
 //! Writes what was planned.
 
-use super::plan::{Change, Plan};
+use super::{plan::Plan, planned_file::Change};
 use crate::{
     host::{Pod, Result},
     token::{ensure_private_dir, replace_private, stage},

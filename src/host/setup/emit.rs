@@ -3,8 +3,8 @@
 use zeroize::Zeroizing;
 
 use super::{
-    SetupSettings,
-    plan::{self, Change},
+    SetupSettings, plan,
+    planned_file::Change,
     request::{EngineChoice, SetupRequest},
 };
 use crate::{

@@ -75,7 +75,7 @@ pub(super) fn find(given: Option<&Path>, staged: &Path) -> Result<Found> {
         let content = checked(path, read(path)?)?;
         return Ok(Found { exe: GuestExe::Given(path.to_owned()), content: Some(content), note: None, stale: None });
     }
-    let staged = match super::plan::read_bytes(staged, MAX_SIZE)? {
+    let staged = match super::planned_file::read_bytes(staged, MAX_SIZE)? {
         None => None,
         Some(content) => match fault(&content) {
             None => Some(content),

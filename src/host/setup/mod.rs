@@ -9,6 +9,7 @@ mod emit;
 mod guest_exe;
 mod machine_check;
 mod plan;
+mod planned_file;
 mod port_choice;
 mod request;
 mod resolve;
@@ -18,7 +19,8 @@ use std::{os::unix::fs::DirBuilderExt as _, time::Duration};
 
 pub use emit::{Emitted, Form, emit};
 pub use guest_exe::{GUEST_EXE, GuestExe, INSTALL_BAT};
-pub use plan::{Change, Plan, PlannedFile, TokenFate};
+pub use plan::{Plan, TokenFate};
+pub use planned_file::{Change, PlannedFile};
 pub use request::{EngineChoice, SetupRequest, read_password};
 
 use super::{Error, ErrorKind, Home, PodName, Result, engine::EngineSettings, lock};

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{
     guest_exe::{self, GUEST_EXE, GuestExe, INSTALL_BAT, INSTALL_BAT_TEXT},
-    plan::{Change, Content, PlannedFile},
+    planned_file::{Change, Content, PlannedFile, read_bytes},
 };
 use crate::host::{AgentKind, EngineKind, Error, ErrorKind, GuestOs, PodName, PodSettings, Result};
 
@@ -60,7 +60,7 @@ pub(super) fn of(name: &PodName, pod: &PodSettings, oem: &Path, given: Option<&P
 fn ours(install_bat: PathBuf) -> Result<PathBuf> {
     /// Ours has a thousand bytes.
     const MAX: u64 = 1 << 20;
-    match super::plan::read_bytes(&install_bat, MAX)? {
+    match read_bytes(&install_bat, MAX)? {
         Some(bytes) if !String::from_utf8_lossy(&bytes).contains(OURS) => Err(Error::new(
             ErrorKind::Settings,
             format!("{} is not podlink's, and podlink.exe needs one of its own there", install_bat.display()),
@@ -71,7 +71,7 @@ fn ours(install_bat: PathBuf) -> Result<PathBuf> {
 }
 
 fn plan_exe(path: PathBuf, content: Vec<u8>, from: &GuestExe) -> Result<PlannedFile> {
-    let change = match super::plan::read_bytes(&path, content.len() as u64)? {
+    let change = match read_bytes(&path, content.len() as u64)? {
         None => Change::Created,
         Some(old) if old == content => Change::Unchanged,
         Some(_) => Change::Changed,

@@ -24,8 +24,8 @@ use windows_sys::Win32::{
 use super::{
     clock, disks, network, nt, process_list,
     process_table::ticks,
-    processes::now,
     registry::{Hive, Key},
+    time_text::now,
     users,
 };
 use crate::protocol::{AgentMetrics, CpuSeconds, DiskInfo, DiskSpace, MemoryBytes, Metrics, SystemInfo};

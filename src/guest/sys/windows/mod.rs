@@ -40,6 +40,7 @@ mod spawn;
 mod supervised;
 mod terminal;
 mod text;
+mod time_text;
 mod tree;
 mod users;
 mod wait;

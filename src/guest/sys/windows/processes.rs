@@ -8,7 +8,9 @@ use super::{
     machine::{cpus, memory},
     nt, process_list,
     process_look::{self, Memory},
-    process_table, tree,
+    process_table,
+    time_text::{now, to_milliseconds},
+    tree,
 };
 use crate::protocol::{SystemProcess, SystemProcesses};
 
@@ -76,17 +78,8 @@ fn bounded(arguments: Vec<String>, left: &mut usize) -> Vec<String> {
     kept
 }
 
-/// RFC 3339 to the millisecond.
-pub(super) fn now() -> String {
-    to_milliseconds(Timestamp::now())
-}
-
 fn time_of(ticks: u64) -> Option<String> {
     Some(to_milliseconds(Timestamp::from_nanosecond(nt::unix_ns(ticks)?.into()).ok()?))
-}
-
-fn to_milliseconds(time: Timestamp) -> String {
-    Timestamp::from_millisecond(time.as_millisecond()).unwrap_or(time).to_string()
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use windows_sys::Win32::{
     Networking::WinSock::{AF_INET, AF_INET6},
 };
 
-use super::{nt::small_number, process_list, process_look, process_table, processes::now};
+use super::{nt::small_number, process_list, process_look, process_table, time_text::now};
 use crate::protocol::{SocketOwner, SocketProtocol, SystemSocket, SystemSockets};
 
 /// Bytes of a table that are asked for at most: half a million sockets.
