@@ -38,6 +38,7 @@ fn running(tried: Try) -> Evidence {
             inside: Some(Inside { qemu: true, forward: true, mode: Some(NetworkMode::Slirp) }),
         },
         files: vec![],
+        guest_agent: None,
         token: Ok(()),
         legs: Some(LegsEvidence::Read(legs)),
         owner: PortOwner::Ours(Owner::Process { name: "conmon".into(), pid: 7 }),

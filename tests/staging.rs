@@ -6,7 +6,10 @@ use std::{
     process::Command,
 };
 
-use podlink::host::{NoWindowsExe, WindowsExe};
+use podlink::{
+    host::{NoWindowsExe, WindowsExe},
+    token,
+};
 
 use crate::support::{Port, cli::Run, pe::FakeExe};
 
@@ -43,8 +46,12 @@ impl Bed {
 
     /// `podlink setup …` by the podlink of this bed.
     fn setup(&self, args: &[&str]) -> Run {
+        self.podlink(&[&["setup"], args].concat())
+    }
+
+    fn podlink(&self, args: &[&str]) -> Run {
         let mut command = Command::new(self.path("bin/podlink"));
-        command.arg("setup").args(args).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+        command.args(args).env_clear().env("PATH", std::env::var_os("PATH").unwrap());
         let output = command.env("PODLINK_HOME", self.path("home")).output().unwrap();
         Run {
             code: output.status.code(),
@@ -58,6 +65,14 @@ impl Bed {
         let [agent, rdp, web] = self.ports.each_ref().map(|port| port.number().to_string());
         let ports = ["--agent-port", &agent, "--rdp-port", &rdp, "--web-port", &web];
         self.setup(&[&["--engine", "podman"], &ports[..], args].concat())
+    }
+
+    /// What `doctor` sees in the pod's folder: how it is, and the sentence.
+    fn files(&self) -> (String, String) {
+        let report = self.podlink(&["pod", "doctor", "--json"]).json();
+        let all = report["checks"].as_array().unwrap();
+        let check = all.iter().find(|check| check["name"] == "files").unwrap();
+        (check["status"].as_str().unwrap().to_owned(), check["seen"].as_str().unwrap().to_owned())
     }
 
     /// What `--json` calls the agent's executable.
@@ -185,9 +200,18 @@ fn where_there_is_none_it_is_said_and_all_else_is_made() {
     assert_eq!((&run.json()["agent_exe"], &run.json()["changed"]), (&"missing".into(), &false.into()));
     assert!(run.json()["warnings"].to_string().contains("build-windows-guest"), "{}", run.stdout);
 
-    std::fs::write(bed.oem("podlink.exe"), b"MZ, by a program that crashed").unwrap();
+    let (status, seen) = bed.files();
+    assert!(status == "warning" && seen.contains("podlink.exe is not the guest's agent: there is none"), "{seen}");
+
+    token::replace_private(&bed.oem("podlink.exe"), b"MZ, by a program that crashed").unwrap();
     let run = bed.setup(&[]).exits(0);
     assert!(run.stderr.contains("not the right one") && run.stderr.contains("no executable"), "{}", run.stderr);
+    let (status, seen) = bed.files();
+    assert!(status == "warning" && seen.contains("no executable"), "{seen}");
+
+    let exe = bed.file("right.exe", &right(b""));
+    bed.setup(&["--agent-exe", &exe]).exits(0);
+    assert_eq!(bed.files().0, "ok");
 }
 
 #[test]

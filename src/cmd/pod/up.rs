@@ -55,7 +55,12 @@ pub(super) fn run(args: &UpArgs, printer: Printer) -> Outcome {
     if matches!(started, Started::AlreadyRunning | Started::Resumed) {
         time_sync::along(&pod, printer)?;
     }
-    let note = stale.map(|stale| stale.note);
+    let lacking =
+        (started == Started::Now).then(|| host::setup::agent_fault(&pod)).flatten().filter(|_| host::is_new_disk(&pod));
+    let lacking = lacking.map(|fault| {
+        format!("{fault}; this Windows will have no agent and never become ready: `podlink setup --pod {}` tells how to stage one", pod.name())
+    });
+    let note = stale.map(|stale| stale.note).or(lacking);
     if printer.is_json() {
         printer.json(&UpJson {
             pod: pod.name().as_str(),

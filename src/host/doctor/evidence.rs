@@ -22,6 +22,8 @@ pub struct Evidence {
     pub engine: EngineEvidence,
     /// What is wrong with the files in the pod's folder.
     pub files: Vec<FileFault>,
+    /// Why a guest that is installed now would get no agent, where that is so.
+    pub guest_agent: Option<String>,
     /// Why the token cannot be had, where it cannot.
     pub token: Result<(), String>,
     /// What the compose files say; `None` for the local engine.

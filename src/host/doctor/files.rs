@@ -106,6 +106,14 @@ pub(super) fn token_advice(evidence: &Evidence, why: &str) -> Advice {
     }
 }
 
+/// What is staged matters to a guest that has no agent yet; where one answers, the guest has its own.
+fn guest_agent(evidence: &Evidence) -> Option<Check> {
+    let fault = evidence.guest_agent.as_ref().filter(|_| evidence.agent.is_none())?;
+    let how = words::setup(evidence, " --agent-exe target/windows-guest/podlink.exe");
+    let advice = Advice::new(fault, format!("make it with scripts/build-windows-guest, then {how}"));
+    Some(Check::warning("files", format!("{fault}; a Windows that is installed now will have no agent"), advice))
+}
+
 /// The line `files`.
 pub(super) fn checks(evidence: &Evidence) -> Vec<Check> {
     let dir = evidence.pod.dir.display();
@@ -116,7 +124,10 @@ pub(super) fn checks(evidence: &Evidence) -> Vec<Check> {
             Check::failed("files", all.join("; "), first)
         }
         (None, Err(why)) => Check::failed("files", why, token_advice(evidence, why)),
-        (None, Ok(())) => Check::ok("files", format!("{dir}: all there, ours alone")),
+        (None, Ok(())) => match guest_agent(evidence) {
+            Some(warning) => warning,
+            None => Check::ok("files", format!("{dir}: all there, ours alone")),
+        },
     };
     vec![check]
 }

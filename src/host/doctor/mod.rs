@@ -111,6 +111,7 @@ pub async fn gather(home: &Home, pod: &Pod, settings: &DoctorSettings) -> Result
         },
         engine,
         files,
+        guest_agent: crate::host::setup::agent_fault(pod),
         token: token.map(drop).map_err(|error| error.to_string()),
         legs,
         owner,

@@ -96,6 +96,12 @@ pub(super) fn find(given: Option<&Path>, staged: &Path) -> Result<Found> {
     Ok(Found { exe: GuestExe::Kept, content: None, note, stale: None })
 }
 
+/// Why what is staged there cannot be the agent; `None` where it can.
+pub(super) fn staged_fault(staged: &Path) -> Result<Option<String>> {
+    let content = super::planned_file::read_bytes(staged, MAX_SIZE)?;
+    Ok(content.map_or_else(|| Some("there is none".to_owned()), |content| fault(&content)))
+}
+
 /// One that is not staged yet.
 fn fresh(stale: Option<String>) -> Result<Found> {
     let found = |exe, content| Found { exe, content: Some(content), note: None, stale: None };

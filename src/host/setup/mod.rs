@@ -22,6 +22,7 @@ pub use guest_exe::{GUEST_EXE, GuestExe, INSTALL_BAT};
 pub use plan::{Plan, TokenFate};
 pub use planned_file::{Change, PlannedFile};
 pub use request::{EngineChoice, SetupRequest, read_password};
+pub use staging::agent_fault;
 
 use super::{Error, ErrorKind, Home, PodName, Result, engine::EngineSettings, lock};
 

@@ -6,7 +6,7 @@ use super::{
     guest_exe::{self, GUEST_EXE, GuestExe, INSTALL_BAT, INSTALL_BAT_TEXT},
     planned_file::{Change, Content, PlannedFile, read_bytes},
 };
-use crate::host::{AgentKind, EngineKind, Error, ErrorKind, GuestOs, PodName, PodSettings, Result};
+use crate::host::{AgentKind, EngineKind, Error, ErrorKind, GuestOs, Pod, PodName, PodSettings, Result};
 
 /// Stands in each install.bat of ours, of any version.
 const OURS: &str = "rem podlink: ";
@@ -24,7 +24,7 @@ pub(super) struct Staged {
 
 /// Decides it for a pod. Whatever else lies in the folder, such as `hooks/`, is the user's and left alone.
 pub(super) fn of(name: &PodName, pod: &PodSettings, oem: &Path, given: Option<&Path>) -> Result<Staged> {
-    if pod.guest != GuestOs::Windows || pod.engine == EngineKind::Local || pod.agent != AgentKind::Podlink {
+    if !takes_our_exe(pod) {
         return match given {
             None => Ok(Staged::default()),
             Some(_) => Err(Error::new(
@@ -54,6 +54,25 @@ pub(super) fn of(name: &PodName, pod: &PodSettings, oem: &Path, given: Option<&P
     }
     staged.exe = Some(found.exe);
     Ok(staged)
+}
+
+/// Whether the guest gets its agent from us as a file of its own.
+fn takes_our_exe(pod: &PodSettings) -> bool {
+    pod.guest == GuestOs::Windows && pod.engine != EngineKind::Local && pod.agent == AgentKind::Podlink
+}
+
+/// Why a guest that is installed now would get no agent, where that is so: what is staged for it is missing, or is not
+/// the right one.
+pub fn agent_fault(pod: &Pod) -> Option<String> {
+    if !takes_our_exe(pod.settings()) {
+        return None;
+    }
+    let path = pod.dir().join(Pod::OEM_DIR).join(GUEST_EXE);
+    match guest_exe::staged_fault(&path) {
+        Ok(None) => None,
+        Ok(Some(fault)) => Some(format!("{} is not the guest's agent: {fault}", path.display())),
+        Err(error) => Some(format!("{:#}", anyhow::Error::from(error))),
+    }
 }
 
 /// The path, unless somebody else's file stands there.
