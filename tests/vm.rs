@@ -6,7 +6,7 @@ mod systemd;
 
 use std::{
     future::Future,
-    io::{Read as _, Write as _},
+    io::{BufRead as _, Read as _, Write as _},
     net::TcpStream,
     process::Stdio,
     time::{Duration, Instant},
@@ -234,12 +234,18 @@ fn a_clock_that_is_off_is_mended() {
     step("and who follows the pod keeps it right");
     put(-2);
     let mut following = vm.podlink("events", &["--types", "agent.*"]).command();
-    let following = following.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut following = following.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let (sender, said) = std::sync::mpsc::channel();
+    let lines = std::io::BufReader::new(following.stderr.take().unwrap()).lines();
+    let reading = std::thread::spawn(move || lines.map_while(Result::ok).try_for_each(|line| sender.send(line)));
     wait_for("the clock to be mended", SOON, || check().code == Some(0));
+    // it says so once it knows that it was
+    while !said.recv_timeout(SOON).expect("it says so").contains("s behind and was stepped") {}
     let pid = rustix::process::Pid::from_raw(i32::try_from(following.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    let said = following.wait_with_output().unwrap().stderr;
-    assert!(String::from_utf8_lossy(&said).contains("s behind and was stepped"), "{}", String::from_utf8_lossy(&said));
+    following.wait().unwrap();
+    drop(said);
+    drop(reading.join().unwrap());
 
     step("what the guest is and how busy it is");
     let info = block_on(vm.client().system_info(true)).unwrap();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use super::super::process::Input;
+use super::super::process::{Input, Live};
 
 /// Bytes that wait for the program at most; a single message may be larger, and waits alone then.
 const MOST: u32 = 1024 * 1024;
@@ -20,6 +20,7 @@ pub(super) struct Backlog {
     room: Arc<Semaphore>,
     items: mpsc::Sender<(Item, OwnedSemaphorePermit)>,
     way: Arc<Way>,
+    live: Arc<Live>,
 }
 
 /// The program's side, until the program has been started.
@@ -46,12 +47,12 @@ struct Known {
     size: Option<(u16, u16)>,
 }
 
-/// Both sides of an empty one.
-pub(super) fn backlog() -> (Backlog, Waiting) {
+/// Both sides of an empty one, on the way to this run.
+pub(super) fn backlog(live: Arc<Live>) -> (Backlog, Waiting) {
     let (sender, receiver) = mpsc::channel(MOST as usize / EACH); // as many as there is room for
     let way = Arc::new(Way::default());
     let room = Arc::new(Semaphore::new(MOST as usize));
-    (Backlog { room, items: sender, way: Arc::clone(&way) }, Waiting { items: receiver, way })
+    (Backlog { room, items: sender, way: Arc::clone(&way), live }, Waiting { items: receiver, way })
 }
 
 impl Backlog {
@@ -81,9 +82,11 @@ impl Backlog {
     /// Gives the program's terminal another size, at once.
     pub(super) fn resize(&self, rows: u16, cols: u16) {
         let mut known = self.way.known();
-        match &known.input {
-            Some(input) => input.resize(rows, cols),
-            None => known.size = Some((rows, cols)),
+        if let Some(input) = &known.input {
+            input.resize(rows, cols);
+        } else {
+            self.live.ask_size(rows, cols);
+            known.size = Some((rows, cols)); // for a program that is being started just now
         }
     }
 }

@@ -124,7 +124,7 @@ impl Talk {
 
     /// Connects the client with the call until one of them ends it.
     pub(super) async fn attached(&mut self, joined: Joined, mut reader: Reader) -> Parting {
-        let (backlog, waiting) = backlog();
+        let (backlog, waiting) = backlog(joined.live());
         let signs = Signs::default();
         let farewell = self.deadlines.farewell;
         let ending = &mut self.ending;

@@ -204,6 +204,11 @@ impl Joined {
         Self { call: Arc::clone(&self.call), watches: true }
     }
 
+    /// The run itself, as it is reached from outside.
+    pub(in crate::guest) fn live(&self) -> Arc<Live> {
+        Arc::clone(&self.call.live)
+    }
+
     /// The agent's name for the run.
     pub(in crate::guest) fn process_id(&self) -> &str {
         &self.call.facts.process_id

@@ -56,6 +56,8 @@ pub(crate) struct Live {
     observer: Arc<dyn Observer>,
     started: watch::Sender<Option<Start>>,
     reach: Mutex<Reach>,
+    /// What size its terminal is to have from the first instant, in place of what the call said.
+    size: Mutex<Option<(u16, u16)>>,
 }
 
 #[derive(Debug, Default)]
@@ -67,7 +69,17 @@ struct Reach {
 impl Live {
     /// Of a run that has not begun.
     pub(crate) fn new(observer: Arc<dyn Observer>) -> Arc<Self> {
-        Arc::new(Self { observer, started: watch::Sender::new(None), reach: Mutex::default() })
+        Arc::new(Self { observer, started: watch::Sender::new(None), reach: Mutex::default(), size: Mutex::default() })
+    }
+
+    /// A terminal that the program is still to get has other rows and columns by now.
+    pub(crate) fn ask_size(&self, rows: u16, cols: u16) {
+        *self.size.lock().unwrap_or_else(PoisonError::into_inner) = Some((rows, cols));
+    }
+
+    /// What was asked for last.
+    pub(super) fn asked_size(&self) -> Option<(u16, u16)> {
+        *self.size.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn start(&self, pid: u32, tree: Arc<CallTree>, input: Option<Arc<Input>>) {

@@ -136,6 +136,10 @@ pub(crate) async fn supervise(
     let (timeout, output) = (spec.timeout, spec.output.clone());
     let first = if spec.stdin.open { std::mem::take(&mut spec.stdin.bytes) } else { Vec::new() };
     let spawning = Arc::clone(&environs);
+    // while it waited for its turn
+    if let (Some(terminal), Some((rows, cols))) = (&mut spec.terminal, live.asked_size()) {
+        (terminal.rows, terminal.cols) = (rows, cols);
+    }
     // files and fork block, for longer on a loaded machine: not on a thread that answers /health
     let span = Span::current();
     let started = tokio::task::spawn_blocking(move || span.in_scope(|| start(&spec, &spawning))).await;

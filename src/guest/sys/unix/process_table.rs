@@ -57,6 +57,9 @@ pub(super) struct Proven {
     processes: HashMap<u32, u64>,
     /// Sessions that one of them has made. The number stays taken while anybody is in it.
     sessions: HashSet<u32>,
+    /// Processes that do not bear the mark, by number and start: a fork bears what its parent bears, and so none of them
+    /// comes to bear it. Reading an environment is most of what a look costs, and whoever ends a call looks often.
+    unmarked: HashMap<u32, u64>,
 }
 
 /// Everybody alive who is proven to belong to the call; `proven` keeps them.
@@ -72,7 +75,7 @@ pub(super) fn members(proofs: Proofs<'_>, proven: &mut Proven) -> Vec<u32> {
     let others = || {
         table.values().filter(|entry| entry.pid != us && entry.pid > 1 && !entry.dead && Some(entry.pid) != subreaper)
     };
-    let Proven { processes, sessions } = proven;
+    let Proven { processes, sessions, unmarked } = proven;
     processes.retain(|pid, started| table.get(pid).is_some_and(|entry| !entry.dead && entry.started == *started));
     let occupied: HashSet<u32> = others().map(|entry| entry.session).collect();
     sessions.retain(|session| occupied.contains(session));
@@ -82,9 +85,17 @@ pub(super) fn members(proofs: Proofs<'_>, proven: &mut Proven) -> Vec<u32> {
     }
     let listed = proofs.listed.iter().filter_map(|pid| table.get(pid)).filter(|entry| !entry.dead);
     processes.extend(listed.map(|entry| (entry.pid, entry.started)));
-    let unproven = others().filter(|entry| !processes.contains_key(&entry.pid));
-    let marked: Vec<&Entry> = unproven.filter(|entry| bears(entry.pid, proofs.mark)).collect();
-    processes.extend(marked.iter().map(|entry| (entry.pid, entry.started)));
+    let unknown =
+        |entry: &&Entry| !processes.contains_key(&entry.pid) && unmarked.get(&entry.pid) != Some(&entry.started);
+    let read: Vec<(&Entry, Option<bool>)> =
+        others().filter(unknown).map(|entry| (entry, bears(entry.pid, proofs.mark))).collect();
+    for (entry, bears) in read {
+        match bears {
+            Some(true) => drop(processes.insert(entry.pid, entry.started)),
+            Some(false) => drop(unmarked.insert(entry.pid, entry.started)),
+            None => {}
+        }
+    }
     // who is in a proven session, children of the proven, and theirs: until a round finds nobody new
     loop {
         let more: Vec<&Entry> = others()
@@ -116,7 +127,7 @@ pub(super) fn subreaper_of(mark: &str, name: &CStr) -> Option<Identity> {
     };
     snapshot()
         .into_iter()
-        .find(|entry| !entry.dead && named(entry) && bears(entry.pid, mark))
+        .find(|entry| !entry.dead && named(entry) && bears(entry.pid, mark) == Some(true))
         .map(|entry| Identity { pid: entry.pid, started: entry.started })
 }
 
@@ -135,11 +146,12 @@ pub(in crate::guest) fn process_lives(pid: u32, started: u64) -> bool {
     Identity { pid, started }.lives()
 }
 
-/// Whether the process was started with this line in its environment.
-fn bears(pid: u32, mark: &str) -> bool {
-    // unreadable means another user's or gone: not proven
-    std::fs::read(format!("/proc/{pid}/environ"))
-        .is_ok_and(|environment| environment.split(|byte| *byte == 0).any(|line| line == mark.as_bytes()))
+/// Whether the process was started with this line in its environment. `None` where that is not known: it is another
+/// user's or gone, has no environment, or is becoming another program at this moment.
+fn bears(pid: u32, mark: &str) -> Option<bool> {
+    let environment =
+        std::fs::read(format!("/proc/{pid}/environ")).ok().filter(|environment| !environment.is_empty())?;
+    Some(environment.split(|byte| *byte == 0).any(|line| line == mark.as_bytes()))
 }
 
 fn snapshot() -> Vec<Entry> {
