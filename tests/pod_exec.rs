@@ -132,6 +132,32 @@ fn arguments_become_the_call() {
     assert!(run.stderr.contains("the input of a script, which is missing"), "{}", run.stderr);
 }
 
+/// Longer than the system takes a single argument.
+#[test]
+fn a_script_of_any_length_comes_from_a_file() {
+    let pod = pod(answers(r#"{"rc":0,"stdout":"","stderr":""}"#));
+    let script = format!("\u{feff}# {}\necho é", "x".repeat(500_000));
+    let file = pod.home.path().join("long.ps1");
+    std::fs::write(&file, &script).unwrap();
+    let file = file.to_str().unwrap();
+    let is_it = || assert!(pod.sent()["script"] == STANDARD.encode(&script).as_str());
+    drop(pod.exec(&["--script-file", file]).run().exits(0));
+    is_it();
+    drop(pod.exec(&["--script-file", "-", "--json"]).stdin(script.as_bytes()).run().exits(0));
+    is_it();
+    drop(pod.exec(&["--script-file", file, "--stdin", "-"]).stdin(b"in").run().exits(0));
+    assert_eq!(pod.sent()["stdin"], "aW4=");
+
+    let calls = pod.fake.requests_for("POST", "/exec").len();
+    drop(pod.exec(&["--script-file", "/no/such"]).run().exits(125));
+    for wrong in
+        [&["--script-file", "-", "-i"][..], &["--script-file", "-", "--stdin", "-"], &["--script-file", file, "x"]]
+    {
+        drop(pod.exec(wrong).run().exits(2));
+    }
+    assert_eq!(pod.fake.requests_for("POST", "/exec").len(), calls);
+}
+
 /// A `while read` loop around the command keeps its lines: stdin that is not asked for is not touched.
 #[test]
 fn stdin_is_left_alone() {

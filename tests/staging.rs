@@ -235,6 +235,18 @@ fn other_guests_get_no_agent() {
     assert!(!bed.oem("podlink.exe").exists() && !bed.oem("install.bat").exists());
 }
 
+#[test]
+fn what_is_staged_for_another_agent_is_told_of() {
+    let bed = Bed::new();
+    let exe = bed.file("right.exe", &right(b""));
+    assert!(!bed.first(&["--agent", "winpodx"]).exits(0).stderr.contains("remove it"));
+    bed.setup(&["--agent", "podlink", "--agent-exe", &exe]).exits(0);
+    let run = bed.setup(&["--agent", "winpodx"]).exits(0);
+    assert!(run.stderr.contains("install.bat is podlink's own") && run.stderr.contains("remove it"), "{}", run.stderr);
+    std::fs::remove_file(bed.oem("install.bat")).unwrap();
+    assert!(!bed.setup(&["--agent", "winpodx"]).exits(0).stderr.contains("remove it"));
+}
+
 /// The reader against executables that a real linker has made.
 #[test]
 fn a_real_executable_is_read() {

@@ -4,7 +4,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
 use super::powershell;
-use crate::support::WineAgent;
+use crate::support::{WineAgent, wine::windows_path};
 
 fn run(agent: &WineAgent, script: &str) -> Value {
     let body = json!({ "script": BASE64_STANDARD.encode(script), "shell": "cmd", "timeout_sec": 60 });
@@ -30,6 +30,25 @@ fn batch_files_run_as_such() {
         let result = run(&agent, script);
         assert_eq!((&result["rc"], &result["stdout"]), (&json!(rc), &json!(stdout)), "{script}: {result}");
         assert_eq!(result["stderr"], json!(""), "{script}: {result}");
+    }
+}
+
+/// What a call's folder or its variables hold takes the place of none of the launcher's own commands.
+#[test]
+fn the_launcher_runs_what_is_the_systems() {
+    let Some(agent) = WineAgent::start() else { return };
+    std::fs::write(agent.wine().folder().join("chcp.bat"), "@echo HIJACKED\r\n").unwrap();
+    let script = BASE64_STANDARD.encode("echo real");
+    for more in [
+        json!({ "cwd": windows_path(agent.wine().folder()) }),
+        json!({ "env": { "PATH": "" } }),
+        json!({ "env_clear": true }),
+    ] {
+        let mut body = json!({ "script": script, "shell": "cmd", "timeout_sec": 60 });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let answer = agent.post("/exec", &body).json;
+        let seen = (&answer["rc"], &answer["stdout"], &answer["stderr"]);
+        assert_eq!(seen, (&json!(0), &json!("real\r\n"), &json!("")), "{more}");
     }
 }
 

@@ -236,7 +236,7 @@ impl Place {
             Stage::InstallFailed => {
                 Error::new(ErrorKind::InstallFailed, format!("the guest's {}", stage_sentence(stage, waiting_for).trim_start_matches("the ")))
                     .with_hint(
-                        "its log lies in the guest (C:\\OEM\\install.log on Windows); the pod must be repaired or installed anew",
+                        "its log lies in the guest (C:\\OEM\\podlink-install.log on Windows): mend what it names, then run the installer there again (`C:\\OEM\\install.bat`, or `podlink agent install`), which goes on where it ended",
                     )
             }
             Stage::Draining => Error::new(ErrorKind::AgentStopping, "the agent is going down and takes no calls")

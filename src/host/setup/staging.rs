@@ -11,6 +11,9 @@ use crate::host::{AgentKind, EngineKind, Error, ErrorKind, GuestOs, Pod, PodName
 /// Stands in each install.bat of ours, of any version.
 const OURS: &str = "rem podlink: ";
 
+/// More than an install.bat ever has; ours has a thousand bytes.
+const MAX_INSTALL_BAT: u64 = 1 << 20;
+
 /// What is staged.
 #[derive(Default)]
 pub(super) struct Staged {
@@ -26,7 +29,7 @@ pub(super) struct Staged {
 pub(super) fn of(name: &PodName, pod: &PodSettings, oem: &Path, given: Option<&Path>) -> Result<Staged> {
     if !takes_our_exe(pod) {
         return match given {
-            None => Ok(Staged::default()),
+            None => Ok(Staged { warnings: leftovers(oem)?, ..Staged::default() }),
             Some(_) => Err(Error::new(
                 ErrorKind::Settings,
                 format!("`--agent-exe` is for Windows guests whose agent is podlink, and the pod {name} is none"),
@@ -56,6 +59,18 @@ pub(super) fn of(name: &PodName, pod: &PodSettings, oem: &Path, given: Option<&P
     Ok(staged)
 }
 
+/// What was staged for a guest with our agent and is not taken away by itself: somebody may have put it there.
+fn leftovers(oem: &Path) -> Result<Vec<String>> {
+    let install_bat = oem.join(INSTALL_BAT);
+    let is_ours =
+        read_bytes(&install_bat, MAX_INSTALL_BAT)?.is_some_and(|bytes| String::from_utf8_lossy(&bytes).contains(OURS));
+    let warning = format!(
+        "{} is podlink's own from before and would install podlink's agent; remove it and the {GUEST_EXE} beside it",
+        install_bat.display()
+    );
+    Ok(is_ours.then_some(warning).into_iter().collect())
+}
+
 /// Whether the guest gets its agent from us as a file of its own.
 fn takes_our_exe(pod: &PodSettings) -> bool {
     pod.guest == GuestOs::Windows && pod.engine != EngineKind::Local && pod.agent == AgentKind::Podlink
@@ -77,9 +92,7 @@ pub fn agent_fault(pod: &Pod) -> Option<String> {
 
 /// The path, unless somebody else's file stands there.
 fn ours(install_bat: PathBuf) -> Result<PathBuf> {
-    /// Ours has a thousand bytes.
-    const MAX: u64 = 1 << 20;
-    match read_bytes(&install_bat, MAX)? {
+    match read_bytes(&install_bat, MAX_INSTALL_BAT)? {
         Some(bytes) if !String::from_utf8_lossy(&bytes).contains(OURS) => Err(Error::new(
             ErrorKind::Settings,
             format!("{} is not podlink's, and podlink.exe needs one of its own there", install_bat.display()),

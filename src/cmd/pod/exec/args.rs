@@ -28,6 +28,7 @@ use crate::{
 Examples:
   podlink pod exec 'Get-Date'                       a script, in the guest's own shell
   podlink pod exec --shell cmd 'dir C:\\'            in another one
+  podlink pod exec --script-file setup.ps1          a script of any length, from a file
   podlink pod exec -- notepad.exe 'C:\\a b.txt'      a program and its arguments, without a shell
   podlink pod exec -i 'tar x' < files.tar           with input, as it comes
   podlink pod exec -e LANG=C -w /srv -- ls -la      with a variable, in a folder
@@ -40,6 +41,9 @@ pub(in crate::cmd::pod) struct ExecArgs {
     /// The script
     #[arg(value_name = "SCRIPT", conflicts_with = "argv")]
     pub(super) script: Option<String>,
+    /// Read the script from a file, or with `-` from this command's own stdin; up to 8 MiB
+    #[arg(long, value_name = "FILE|-", conflicts_with_all = ["script", "argv"])]
+    pub(super) script_file: Option<PathBuf>,
     /// A program and its arguments, after `--`
     #[arg(value_name = "PROG", last = true)]
     pub(super) argv: Vec<String>,
@@ -106,14 +110,24 @@ pub(in crate::cmd::pod) fn session(text: &str) -> Result<String, String> {
 
 /// What clap cannot say well enough.
 pub(super) fn check(args: &ExecArgs) -> Result<(), Failure> {
+    if let Some(file) = &args.script_file {
+        let twice = args.interactive || args.tty || args.stdin.as_deref() == Some(Path::new("-"));
+        return if file == Path::new("-") && twice {
+            Err(Failure::usage(
+                "stdin holds the script: it cannot be the program's input as well; name a --script-file",
+            ))
+        } else {
+            Ok(())
+        };
+    }
     let hint = match args.script.as_deref() {
-        Some("-") => "a script is not read from stdin",
+        Some("-") => "`-` is no script",
         None if args.argv.is_empty() && args.stdin.is_some() => "--stdin is the input of a script, which is missing",
         None if args.argv.is_empty() => "nothing to run",
         _ => return Ok(()),
     };
     Err(Failure::usage(format!(
-        "{hint}; give the script as one argument, a program as `-- PROG ARGS`, a script file as `\"$(cat FILE)\"`"
+        "{hint}; give the script as one argument, a program as `-- PROG ARGS`, a script file as `--script-file FILE`"
     )))
 }
 
@@ -158,9 +172,13 @@ pub(super) fn request_of(args: ExecArgs) -> Result<ExecRequest, Failure> {
         }
         env.insert(key, value);
     }
-    let stdin = args.stdin.as_deref().map(read_input).transpose()?;
+    let stdin = args.stdin.as_deref().map(|path| read(path, "the input for stdin")).transpose()?;
+    let script = match &args.script_file {
+        Some(path) => Some(read(path, "the script")?),
+        None => args.script.map(String::into_bytes),
+    };
     Ok(ExecRequest {
-        script: args.script.map(|script| STANDARD.encode(script)),
+        script: script.map(|script| STANDARD.encode(script)),
         argv: if args.argv.is_empty() { None } else { Some(args.argv) },
         shell: args.shell,
         timeout_sec: args.timeout.map(TimeoutSec::Seconds),
@@ -174,8 +192,8 @@ pub(super) fn request_of(args: ExecArgs) -> Result<ExecRequest, Failure> {
     })
 }
 
-/// The input of the program; no more than a call can carry is read.
-fn read_input(path: &Path) -> Result<Vec<u8>, Failure> {
+/// What goes with the call; no more than one can carry is read.
+fn read(path: &Path, what: &str) -> Result<Vec<u8>, Failure> {
     let cap = MAX_JSON_BODY as u64;
     let mut bytes = Vec::new();
     let read = if path == Path::new("-") {
@@ -184,13 +202,12 @@ fn read_input(path: &Path) -> Result<Vec<u8>, Failure> {
         fs_err::File::open(path).and_then(|file| file.take(cap + 1).read_to_end(&mut bytes))
     };
     match read {
-        Ok(count) if count as u64 > cap => Err(Error::new(
-            ErrorKind::Rejected,
-            format!("the input for stdin is over what a call can carry, {cap} bytes in all"),
-        )
-        .with_hint("pass it on as it comes, with `-i` and `< FILE`")
-        .into()),
+        Ok(count) if count as u64 > cap => {
+            Err(Error::new(ErrorKind::Rejected, format!("{what} is over what a call can carry, {cap} bytes in all"))
+                .with_hint("pass input on as it comes, with `-i` and `< FILE`")
+                .into())
+        }
         Ok(_) => Ok(bytes),
-        Err(error) => Err(Error::new(ErrorKind::File, "could not read the input for stdin").with_source(error).into()),
+        Err(error) => Err(Error::new(ErrorKind::File, format!("could not read {what}")).with_source(error).into()),
     }
 }
