@@ -1,7 +1,7 @@
 //! What a client has typed and the program has not read yet: bounded, in order, and apart from the conversation, so
 //! that a program which does not read holds up nothing but further typing.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use axum::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -19,7 +19,6 @@ const EACH: usize = 256;
 pub(super) struct Backlog {
     room: Arc<Semaphore>,
     items: mpsc::Sender<(Item, OwnedSemaphorePermit)>,
-    way: Arc<Way>,
     live: Arc<Live>,
 }
 
@@ -27,7 +26,6 @@ pub(super) struct Backlog {
 #[derive(Debug)]
 pub(super) struct Waiting {
     items: mpsc::Receiver<(Item, OwnedSemaphorePermit)>,
-    way: Arc<Way>,
 }
 
 #[derive(Debug)]
@@ -36,23 +34,11 @@ enum Item {
     End,
 }
 
-/// The way into the program; sizes take it past what was typed.
-#[derive(Debug, Default)]
-struct Way(Mutex<Known>);
-
-#[derive(Debug, Default)]
-struct Known {
-    input: Option<Arc<Input>>,
-    /// A size that came before the program was started.
-    size: Option<(u16, u16)>,
-}
-
 /// Both sides of an empty one, on the way to this run.
 pub(super) fn backlog(live: Arc<Live>) -> (Backlog, Waiting) {
     let (sender, receiver) = mpsc::channel(MOST as usize / EACH); // as many as there is room for
-    let way = Arc::new(Way::default());
     let room = Arc::new(Semaphore::new(MOST as usize));
-    (Backlog { room, items: sender, way: Arc::clone(&way), live }, Waiting { items: receiver, way })
+    (Backlog { room, items: sender, live }, Waiting { items: receiver })
 }
 
 impl Backlog {
@@ -79,21 +65,9 @@ impl Backlog {
         }
     }
 
-    /// Gives the program's terminal another size, at once.
+    /// Gives the program's terminal another size, at once: sizes take the way past what was typed.
     pub(super) fn resize(&self, rows: u16, cols: u16) {
-        let mut known = self.way.known();
-        if let Some(input) = &known.input {
-            input.resize(rows, cols);
-        } else {
-            self.live.ask_size(rows, cols);
-            known.size = Some((rows, cols)); // for a program that is being started just now
-        }
-    }
-}
-
-impl Way {
-    fn known(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.live.resize(rows, cols);
     }
 }
 
@@ -103,13 +77,6 @@ impl Waiting {
     ///
     /// Where the program has no stdin, or reads no more, it is dropped.
     pub(super) fn feed(mut self, input: Option<Arc<Input>>) {
-        {
-            let mut known = self.way.known();
-            if let (Some(input), Some((rows, cols))) = (&input, known.size) {
-                input.resize(rows, cols);
-            }
-            known.input.clone_from(&input);
-        }
         tokio::spawn(async move {
             let mut open = input;
             while let Some((item, room)) = self.items.recv().await {

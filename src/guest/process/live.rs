@@ -56,34 +56,44 @@ pub(crate) struct Live {
     observer: Arc<dyn Observer>,
     started: watch::Sender<Option<Start>>,
     reach: Mutex<Reach>,
-    /// What size its terminal is to have from the first instant, in place of what the call said.
-    size: Mutex<Option<(u16, u16)>>,
 }
 
 #[derive(Debug, Default)]
 struct Reach {
     tree: Option<Arc<CallTree>>,
     input: Option<Arc<Input>>,
+    /// The size that the terminal of a program which is still to be started is to have, in place of what the call said.
+    size: Option<(u16, u16)>,
 }
 
 impl Live {
     /// Of a run that has not begun.
     pub(crate) fn new(observer: Arc<dyn Observer>) -> Arc<Self> {
-        Arc::new(Self { observer, started: watch::Sender::new(None), reach: Mutex::default(), size: Mutex::default() })
+        Arc::new(Self { observer, started: watch::Sender::new(None), reach: Mutex::default() })
     }
 
-    /// A terminal that the program is still to get has other rows and columns by now.
-    pub(crate) fn ask_size(&self, rows: u16, cols: u16) {
-        *self.size.lock().unwrap_or_else(PoisonError::into_inner) = Some((rows, cols));
+    /// Gives the program's terminal another size; where it has not been started, it begins with that.
+    pub(crate) fn resize(&self, rows: u16, cols: u16) {
+        let mut reach = self.reach.lock().unwrap_or_else(PoisonError::into_inner);
+        match &reach.input {
+            Some(input) => input.resize(rows, cols),
+            None => reach.size = Some((rows, cols)),
+        }
     }
 
-    /// What was asked for last.
+    /// What was asked for last before the start.
     pub(super) fn asked_size(&self) -> Option<(u16, u16)> {
-        *self.size.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reach.lock().unwrap_or_else(PoisonError::into_inner).size
     }
 
     pub(super) fn start(&self, pid: u32, tree: Arc<CallTree>, input: Option<Arc<Input>>) {
-        *self.reach.lock().unwrap_or_else(PoisonError::into_inner) = Reach { tree: Some(tree), input };
+        {
+            let mut reach = self.reach.lock().unwrap_or_else(PoisonError::into_inner);
+            if let (Some(input), Some((rows, cols))) = (&input, reach.size) {
+                input.resize(rows, cols); // it may have come while the program was being started
+            }
+            *reach = Reach { tree: Some(tree), input, size: None };
+        }
         self.observer.started(pid);
         self.started.send_replace(Some(Start { pid, at: Timestamp::now() }));
     }
