@@ -5,7 +5,6 @@ mod cgroup;
 mod clock;
 mod command;
 mod drain;
-mod ends;
 mod files;
 mod first_process;
 mod install;
@@ -36,7 +35,6 @@ pub(in crate::guest) use clock::{Step, step_time, time};
 pub(in crate::guest) use command::{Child, ChildEnd, Command};
 pub(in crate::guest) use drain::Drainer;
 pub use drain::drain_loop;
-pub(in crate::guest) use ends::{InputEnd, OutputEnd};
 pub(in crate::guest) use files::{
     FileId, create_private, create_private_dir, file_id, file_id_at, is_held_open, may_enter, open_private_append,
     root_folder, truncate, try_lock, unlock,
@@ -70,3 +68,6 @@ pub use subreaper::hold_loop;
 pub(in crate::guest) use supervised::{exit_code, how_it_ended, ours_apart};
 pub use terminal::use_terminal;
 pub(in crate::guest) use tree::{CallTree, Ended, TreeHome};
+
+/// The agent's end of a pipe or terminal, for another process to read from.
+pub(super) type OwnedEnd = std::os::fd::OwnedFd;

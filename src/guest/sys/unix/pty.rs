@@ -36,6 +36,9 @@ pub(crate) struct PtySlave {
 }
 
 impl Pty {
+    /// All that the kernel may hold of its output, and more.
+    pub(in crate::guest) const MOST_LEFT: u64 = 64 * 1024;
+
     /// A new terminal of this size: the agent's end, and the child's.
     ///
     /// Both close on exec, and neither becomes the agent's own controlling terminal.
@@ -71,6 +74,12 @@ impl Pty {
         }
     }
 
+    /// What is left of the output after the program's end: what is there now.
+    #[expect(clippy::unused_async, reason = "its twin waits for it")]
+    pub(in crate::guest) async fn read_last(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        self.read_now(buffer)
+    }
+
     /// Waits until it takes more, and types some or all of these bytes. What nobody is left to read vanishes.
     pub(crate) async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         loop {
@@ -91,6 +100,12 @@ impl Pty {
         let modes = tcgetattr(self.end.get_ref()).ok()?;
         let code = modes.special_codes[SpecialCodeIndex::VEOF];
         (modes.local_modes.contains(LocalModes::ICANON) && code != 0).then_some(code)
+    }
+
+    /// What has to be typed for the program to see the end of its input. One character of it ends a line that has
+    /// begun; `midline` asks for another.
+    pub(in crate::guest) fn farewell(&self, midline: bool) -> Vec<u8> {
+        self.end_of_input().map_or_else(Vec::new, |end| vec![end; 1 + usize::from(midline)])
     }
 
     /// The end itself, for somebody else to read from: blocking, and with an error (EIO) for its end. Nothing is to be

@@ -21,6 +21,9 @@ use super::{
 /// end behind them, unless a console host hangs.
 const LAST_WORDS: Duration = Duration::from_millis(1500);
 
+/// Ctrl-Z and Enter: what a program that reads by lines takes for the end of its input where a line begins.
+const END_OF_INPUT: &[u8] = b"\x1a\r";
+
 /// The agent's end of a terminal.
 #[derive(Debug)]
 pub(crate) struct Pty {
@@ -38,6 +41,9 @@ pub(crate) struct PtySlave {
 }
 
 impl Pty {
+    /// More bytes than come on its screen after its program's end. It is not known beforehand, and has an end of its own.
+    pub(in crate::guest) const MOST_LEFT: u64 = 64 * 1024 * 1024;
+
     /// A new terminal of this size, or the nearest that there is: the agent's end, and the child's.
     pub(crate) fn open(rows: u16, cols: u16) -> io::Result<(Self, PtySlave)> {
         let (screen, to_screen) = OutputPipe::with_end()?;
@@ -58,7 +64,7 @@ impl Pty {
     }
 
     /// Reads what is still to come after the program's end: `None` where nothing comes any more, 0 at the end.
-    pub(super) async fn read_last(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    pub(in crate::guest) async fn read_last(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let until = *self.until.get_or_init(|| Instant::now() + LAST_WORDS);
         if Instant::now() >= until {
             return Ok(None);
@@ -72,6 +78,13 @@ impl Pty {
     /// Waits until it takes more, and types some or all of these bytes.
     pub(crate) async fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         self.keyboard.write(bytes).await
+    }
+
+    /// What has to be typed for the program to see the end of its input; where a line has begun, that line is ended
+    /// before.
+    #[expect(clippy::unused_self, reason = "its twin asks the terminal")]
+    pub(in crate::guest) fn farewell(&self, midline: bool) -> Vec<u8> {
+        if midline { [b"\r", END_OF_INPUT].concat() } else { END_OF_INPUT.to_vec() }
     }
 
     /// The end itself, for somebody else to read from when this value is gone.

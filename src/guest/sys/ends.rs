@@ -1,14 +1,8 @@
 //! The agent's ends of what a program reads and writes: of pipes, or of one terminal.
 
-use std::{io, os::fd::OwnedFd, sync::Arc};
+use std::{io, sync::Arc};
 
-use super::{
-    pipe::{InputPipe, OutputPipe},
-    pty::Pty,
-};
-
-/// All that the kernel may hold of a terminal's output, and more.
-const TERMINAL_HOLDS: u64 = 64 * 1024;
+use super::this_system::{InputPipe, OutputPipe, OwnedEnd, Pty};
 
 /// Where a program's output comes from.
 #[derive(Debug)]
@@ -28,25 +22,29 @@ impl OutputEnd {
         }
     }
 
-    /// Bytes that lie in it at this moment, at most.
-    pub(crate) fn waiting(&self) -> u64 {
+    /// Bytes that lie in it at this moment, at most; of a terminal, that are still to come after its program's end.
+    pub(crate) fn waiting(&mut self) -> u64 {
         match self {
             Self::Pipe(pipe) => pipe.waiting(),
-            Self::Terminal(_) => TERMINAL_HOLDS,
+            Self::Terminal(_) => Pty::MOST_LEFT,
         }
     }
 
     /// Reads from what lies in it; `None` where nothing does, 0 at the end.
     pub(crate) async fn read_waiting(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match self {
-            Self::Pipe(pipe) if pipe.waiting() == 0 => Ok(None),
-            Self::Pipe(pipe) => pipe.read(buffer).await.map(Some),
-            Self::Terminal(pty) => pty.read_now(buffer),
+            Self::Pipe(pipe) => {
+                if pipe.waiting() == 0 {
+                    return Ok(None);
+                }
+                pipe.read(buffer).await.map(Some)
+            }
+            Self::Terminal(pty) => pty.read_last(buffer).await,
         }
     }
 
     /// The end itself, for somebody else to read from.
-    pub(crate) fn into_owned(self) -> io::Result<OwnedFd> {
+    pub(crate) fn into_owned(self) -> io::Result<OwnedEnd> {
         match self {
             Self::Pipe(pipe) => pipe.into_owned(),
             Self::Terminal(pty) => pty.another_handle(),
@@ -72,12 +70,11 @@ impl InputEnd {
         }
     }
 
-    /// What has to be written for the program to see the end of its input. One character of it ends a line that has
-    /// begun; `midline` asks for another.
+    /// What has to be written for the program to see the end of its input; `midline`: a line has begun.
     pub(crate) fn farewell(&self, midline: bool) -> Vec<u8> {
         match self {
             Self::Pipe(_) => Vec::new(),
-            Self::Terminal(pty) => pty.end_of_input().map_or_else(Vec::new, |end| vec![end; 1 + usize::from(midline)]),
+            Self::Terminal(pty) => pty.farewell(midline),
         }
     }
 
